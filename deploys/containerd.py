@@ -1,7 +1,7 @@
 """containerd with the nvidia runtime."""
 
 from gpunode.components.containerd.decide import desired_of
-from gpunode.deploys import runtime_packages
+from gpunode.deploys import repositories
 from gpunode.deploys.component import component, drain, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
@@ -19,7 +19,7 @@ def containerd() -> None:
     desired = desired_of(settings())
     packages: dict[str, str | None] = dict.fromkeys(desired.packages, desired.version)
     source = settings().containerd.source
-    runtime_packages.installed("containerd", source, packages, lambda: runtime.packages_now(desired))
+    repositories.installed("containerd", source, packages, lambda: runtime.packages_now(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
     if not is_image():
         kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)

@@ -2,7 +2,7 @@
 
 from gpunode.components.docker.decide import desired_of
 from gpunode.components.runtime import docker_packages
-from gpunode.deploys import runtime_packages
+from gpunode.deploys import repositories
 from gpunode.deploys.component import component, distribution, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import docker as runtime
@@ -16,7 +16,7 @@ def docker() -> None:
         return
     desired, source = desired_of(settings()), settings().docker.source
     packages: dict[str, str | None] = dict.fromkeys(docker_packages(source, distribution()), desired.version)
-    runtime_packages.installed("docker", source, packages, lambda: runtime.packages_now(desired))
+    repositories.installed("docker", source, packages, lambda: runtime.packages_now(desired))
     runtime.configuration(
         name=f"Configure docker: default runtime {desired.daemon.default}",
         desired=desired,

@@ -206,7 +206,8 @@ def _runfile(desired: Desired) -> None:
 
 def _services(desired: DriverSettings) -> None:
     if node().pci.switch_managers:
-        _management_datagrams()
+        own_file(UMAD, keep="Persist the kernel module that reaches NVLink 5's switches")
+        kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=UMAD_MODULES)
     if node().pci.fabric:
         kernel_module.service(
             name="Run fabric manager, now and at boot", unit="nvidia-fabricmanager.service", required=True
@@ -215,11 +216,6 @@ def _services(desired: DriverSettings) -> None:
         kernel_module.service(
             name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service", required=False
         )
-
-
-def _management_datagrams() -> None:
-    own_file(UMAD, keep="Persist the kernel module that reaches NVLink 5's switches")
-    kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=UMAD_MODULES)
 
 
 run_alone(__name__, driver, uncordon)

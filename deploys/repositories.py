@@ -1,6 +1,9 @@
-"""The package repositories of the settings, by name."""
+"""The package repositories of the settings, by name, and the packages of a container runtime from one of them."""
 
+from gpunode.components.runtime import way_out
 from gpunode.deploys.component import distribution, needed, node, settings
+from gpunode.operations import packages
+from gpunode.operations.packages import Now
 from gpunode.operations.repositories import MANAGERS
 from gpunode.packages.repositories import package_repository
 
@@ -26,4 +29,25 @@ def trust(name: str) -> None:
         key_fingerprint=desired.key_fingerprint,
         packages_signed=desired.packages_signed,
         proxies=desired.proxies,
+    )
+
+
+def installed(runtime: str, source: str, desired: dict[str, str | None], now: Now) -> None:
+    """Install a runtime from a source of the settings; with `present` it is installed already.
+
+    + desired: package -> version rule; None: any version
+    + now: as of packages.installed
+    """
+    if source == "present":
+        return
+    by_docker = source == "docker-repository"
+    if by_docker:
+        trust("docker")
+    packages.installed(
+        name=f"Install {runtime} of {'Docker' if by_docker else 'the distribution'}",
+        family=distribution().family,
+        desired=desired,
+        repository="docker" if by_docker else "",
+        instead=way_out(runtime, source, distribution()),
+        now=now,
     )

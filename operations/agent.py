@@ -5,7 +5,6 @@ Its files are no part of what a run applies: they are installed before there is 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +15,8 @@ from gpunode.agent.files import GATE, LEFT, OPTIONAL, PLACES, SERVICE, TIMER, UN
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
 from gpunode.facts.system import Unit
-from gpunode.operations.failure import node_operation, require
-from gpunode.operations.files import write_command
+from gpunode.operations.failure import node_operation, read_fact
+from gpunode.operations.files import is_written, write_command
 from gpunode.operations.script import script_command
 
 
@@ -26,21 +25,15 @@ def installed(desired: Install) -> Iterator[Any]:
     """Keep the agent's files, and its timer running, now and at boot."""
     changed = False
     files = texts(desired, host.name)
-    given_up = [
-        path
-        for path in OPTIONAL
-        if path not in files and require(host.get_fact(File, path=path), path).sha256 is not None
-    ]
+    given_up = [path for path in OPTIONAL if path not in files and read_fact(File, path, path=path).sha256 is not None]
     if given_up:
         changed = True
         yield script_command(_WITHOUT, *given_up, gate="" if f"{UNITS}/{GATE}" in files else GATE)
     for path, (text, mode) in files.items():
-        present = require(host.get_fact(File, path=path), path)
-        wanted = (hashlib.sha256(text.encode()).hexdigest(), mode, "root", "root")
-        if (present.sha256, present.mode, present.owner, present.group) != wanted:
+        if not is_written(path, text, mode):
             changed = True
             yield write_command(path, text, mode)
-    timer = require(host.get_fact(Unit, unit=TIMER), TIMER)
+    timer = read_fact(Unit, TIMER, unit=TIMER)
     if changed or not timer.enabled or not timer.running:
         yield StringCommand("systemctl", "daemon-reload")
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(TIMER))
@@ -65,7 +58,7 @@ def removed(textfile: str | None = None) -> Iterator[Any]:
     + textfile: folder that its metric went to
     """
     known = (*LEFT, str(PLACES.report))
-    if not any(require(host.get_fact(File, path=path), path).sha256 is not None for path in known):
+    if not any(read_fact(File, path, path=path).sha256 is not None for path in known):
         host.noop("there is no agent")
         return
     metric = [f"{textfile}/gpunode_agent.prom"] if textfile else []

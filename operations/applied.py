@@ -14,7 +14,7 @@ from pyinfra import host
 
 from gpunode.base.findings import waiting
 from gpunode.facts.records import Applied as AppliedFact
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted
 from gpunode.operations.phase import is_executing
@@ -31,7 +31,7 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
 
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
-    actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
+    actual = read_fact(AppliedFact, "the record of what was applied")
     if actual.newer:
         raise OperationRefused(f"{PATH} is kept: {actual.newer}")
     text = record_text(version("gpunode"), settings.digest(), _files(actual, whole), _waiting(actual))
@@ -44,7 +44,7 @@ def brought_up_to_date() -> Iterator[Any]:
     if not noted():
         host.noop("this deploy keeps no own file")
         return
-    actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
+    actual = read_fact(AppliedFact, "the record of what was applied")
     before = dict(actual.files)
     files = {path: file for path, file in _files(actual, whole=False).items() if path in before}
     if files == before or not (actual.gpunode and actual.settings):
@@ -79,6 +79,3 @@ def _files(actual: Applied, whole: bool) -> dict[str, OwnFile]:
         now = {path: file and before.get(path, file) for path, file in now.items()}
     found = now if whole else {**before, **now}
     return {path: file for path, file in found.items() if file is not None}
-
-
-__all__ = ["PATH", "brought_up_to_date", "recorded"]

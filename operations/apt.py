@@ -9,7 +9,7 @@ from pyinfra import host
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.packages import SOURCE, AptArchive
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
@@ -64,5 +64,4 @@ def components(origin: str, desired: Collection[str]) -> Iterator[Any]:
 
 def reading() -> Reading:
     """Return what apt reads; raise OperationRefused where the node does not say."""
-    archive: Reading = require(host.get_fact(AptArchive), "what apt reads")
-    return archive
+    return read_fact(AptArchive, "what apt reads")

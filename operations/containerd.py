@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyinfra import host
-
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
@@ -14,8 +12,9 @@ from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME
 from gpunode.components.containerd.merged import needs_restart, running_digest
 from gpunode.facts.runtimes import Containerd
-from gpunode.operations.failure import node_operation, require
-from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
+from gpunode.operations.failure import node_operation, read_fact
+from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
+from gpunode.operations.transaction import settled
 
 PROGRAM = Program(
     name="containerd",
@@ -33,8 +32,8 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     + desired: by `desired_of(settings)` of gpunode/components/containerd/decide.py
     """
-    yield from ready(PROGRAM)
-    state = require(host.get_fact(Containerd), "containerd's state")
+    yield from settled(transaction(PROGRAM))
+    state = read_fact(Containerd, "containerd's state")
     if state.version is None:
         yield from forecast(PROGRAM, bool(desired.packages), state.binary)
         return
@@ -61,5 +60,5 @@ def packages_now(desired: Desired) -> tuple[str | None, tuple[str, ...]]:
 
     An upgrade restarts the daemon.
     """
-    state = require(host.get_fact(Containerd), "containerd's state")
+    state = read_fact(Containerd, "containerd's state")
     return decide_version(desired, state)[1], () if state.version is not None else ("/usr/bin/containerd",)

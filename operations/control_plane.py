@@ -20,7 +20,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, node
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed, require
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed, read_fact
 from gpunode.operations.phase import is_image
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
@@ -46,9 +46,9 @@ def unanswered(settings: Settings | None) -> str | None:
 
 def containers() -> int:
     """Return how many containers run on the host, by whichever runtime; raise OperationRefused."""
-    containerd = require(host.get_fact(Containerd), "containerd's state")
-    docker = require(host.get_fact(Docker), "docker's state")
-    crio = require(host.get_fact(Crio), "CRI-O's state")
+    containerd = read_fact(Containerd, "containerd's state")
+    docker = read_fact(Docker, "docker's state")
+    crio = read_fact(Crio, "CRI-O's state")
     return int(containerd.shims + docker.containers + crio.containers)
 
 

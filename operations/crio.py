@@ -11,8 +11,9 @@ from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.crio.decide import NVIDIA, Desired, decide_configuration, path_of
 from gpunode.facts.runtimes import Crio
-from gpunode.operations.failure import node_operation, require
-from gpunode.operations.runtime import Program, changed, ready, to_carry_out
+from gpunode.operations.failure import node_operation, read_fact
+from gpunode.operations.runtime import Program, changed, to_carry_out, transaction
+from gpunode.operations.transaction import settled
 
 PROGRAM = Program(name="crio", unit="crio.service", plugin="`crio status config`", functions=script_file("crio"))
 
@@ -25,8 +26,8 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     + desired: by `desired_of(settings)` of gpunode/components/crio/decide.py
     """
-    yield from ready(PROGRAM)
-    state = require(host.get_fact(Crio), "CRI-O's state")
+    yield from settled(transaction(PROGRAM))
+    state = read_fact(Crio, "CRI-O's state")
     decision = decide_configuration(desired, state)
     said = f"CRI-O runs with default runtime {state.default_runtime}" if state.active else "its file is right"
     change = to_carry_out(decision, said, "CRI-O's configuration changes")

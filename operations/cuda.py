@@ -8,12 +8,12 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.components.cuda.decide import LINK, Desired, Install, decide, decide_link
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.toolkit import CudaToolkits
 from gpunode.operations.driver_transaction import INSTALLER
-from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
+from gpunode.operations.failure import OperationRefused, change_now, node_operation, read_fact
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
@@ -68,13 +68,12 @@ _LINK = script_file("cuda_link")
 @node_operation
 def linked(desired: Desired) -> Iterator[Any]:
     """Point /usr/local/cuda at the toolkit of one version; the others stay where they are."""
-    change = change_now(Link, decide_link(desired, _state()))
+    change = change_now(str, decide_link(desired, _state()))
     if change is None:
         host.noop(f"{LINK} is {desired.version}")
         return
-    yield script_command(_LINK, toolkit=change.folder)
+    yield script_command(_LINK, toolkit=change)
 
 
 def _state() -> State:
-    state: State = require(host.get_fact(CudaToolkits), "the CUDA toolkits")
-    return state
+    return read_fact(CudaToolkits, "the CUDA toolkits")

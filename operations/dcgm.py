@@ -9,9 +9,9 @@ from pyinfra import host
 
 from gpunode.base.shell_file import script_file
 from gpunode.components.dcgm.decide import Change, Desired, decide, gone
-from gpunode.components.dcgm.state import FILES, Dcgm
+from gpunode.components.dcgm.state import FILES
 from gpunode.facts.gpu import Dcgm as DcgmFact
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
 
@@ -22,7 +22,7 @@ def services(desired: Desired) -> Iterator[Any]:
 
     Of a service that others run, and gpunode was never asked for, nothing is done.
     """
-    state: Dcgm = require(host.get_fact(DcgmFact), "the state of DCGM")
+    state = read_fact(DcgmFact, "the state of DCGM")
     decision, going = decide(desired, state), gone(desired, state)
     if decision.refusal is not None:
         raise OperationRefused(f"dcgm: nothing was changed: {decision.refusal}")

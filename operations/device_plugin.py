@@ -14,7 +14,6 @@ from gpunode.base.decision import Decision, bad
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
-from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.gpu import Mig
 from gpunode.facts.gpu import MigBoot as MigBootFact
@@ -33,7 +32,7 @@ from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_labels import are_labels_changed, labelled, labels_changed
 from gpunode.operations.control_plane import answered, asked, cluster_for, decided, runner, told
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.node_by_node import Change, begun_anew, was_cut_off
 from gpunode.operations.phase import is_executing
@@ -96,7 +95,7 @@ def labels(
     """
     state: str | Unknown | None = None
     if settings.mig.config is not None:
-        state = mig_state(settings.mig, gpus, require(host.get_fact(Mig), "MIG"))
+        state = mig_state(settings.mig, gpus, read_fact(Mig, "MIG"))
     cluster = cluster_for(cluster_of)
     name = node_name(host.name, settings)
     node = _node(cluster, name)
@@ -193,7 +192,7 @@ def current(settings: Settings) -> Iterator[Any]:
 
     + settings: the host's settings, with a MIG configuration
     """
-    boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
+    boot = read_fact(MigBootFact, "what brings MIG back at a boot")
     cluster = cluster_for(settings)
     plugin, name = settings.device_plugin, node_name(host.name, settings)
     view = asked("the plugin's pods", partial(cluster.view, plugin.namespace))
@@ -211,7 +210,7 @@ def registered(settings: Settings) -> Iterator[Any]:
 
     A plugin that began a moment ago has some time to register. It begins anew once in a run, and is to be counted then.
     """
-    mig: MigState = require(host.get_fact(Mig), "MIG")
+    mig = read_fact(Mig, "MIG")
     cluster = cluster_for(settings)
     namespace, name = settings.device_plugin.namespace, node_name(host.name, settings)
     what = "what the nodes offer"

@@ -13,8 +13,9 @@ from gpunode.components.docker.decide import Desired, decide_configuration, deci
 from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.runtimes import Docker
-from gpunode.operations.failure import node_operation, require
-from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
+from gpunode.operations.failure import node_operation, read_fact
+from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
+from gpunode.operations.transaction import settled
 
 PROGRAM = Program(
     name="docker",
@@ -32,8 +33,8 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     + desired: by `desired_of(settings)` of gpunode/components/docker/decide.py
     """
-    yield from ready(PROGRAM)
-    state = require(host.get_fact(Docker), "docker's state")
+    yield from settled(transaction(PROGRAM))
+    state = read_fact(Docker, "docker's state")
     if state.daemon_version is None:
         yield from forecast(PROGRAM, desired.installs, state.binary)
         return
@@ -68,6 +69,6 @@ def _told(state: State, act: str) -> str:
 
 def packages_now(desired: Desired) -> tuple[str | None, tuple[str, ...]]:
     """Return why docker's packages are not changed in this run, None where they are; and the program that is lost."""
-    state = require(host.get_fact(Docker), "docker's state")
+    state = read_fact(Docker, "docker's state")
     lost = () if state.daemon_version is not None else ("/usr/bin/dockerd", "/usr/sbin/dockerd")
     return decide_version(desired, state)[1], lost

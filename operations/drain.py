@@ -23,7 +23,7 @@ from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import Cordon, left_by_run
 from gpunode.operations.control_plane import runner
-from gpunode.operations.failure import OperationRefused, failed, node_operation, require
+from gpunode.operations.failure import OperationRefused, failed, node_operation, read_fact
 from gpunode.operations.phase import is_executing
 
 
@@ -107,7 +107,7 @@ def uncordon(drain: Drain) -> Iterator[Any]:
 
 def given_back(drain: Drain) -> Iterator[Any]:
     """Yield what lifts gpunode's cordon, as `uncordon` does; raise OperationRefused where the cluster does not say."""
-    boot = require(host.get_fact(RunningBootFact), "which boot is running")
+    boot = read_fact(RunningBootFact, "which boot is running")
     session = _session(drain)
     try:
         cordon = session.cordon()

@@ -17,7 +17,7 @@ from gpunode.facts.system import Boot, Unit
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.script import script_command
 
 _LOAD = script_file("nouveau", "driver_load")
@@ -26,10 +26,10 @@ _PEERMEM = script_file("driver_peermem")
 
 def driver_state() -> DriverState:
     """Return the driver's state; what boots next is asked for only where the running kernel has no module on disk."""
-    driver: DriverState = require(host.get_fact(Driver), "the driver's state")
+    driver = read_fact(Driver, "the driver's state")
     if driver.module_version is not None:
         return driver
-    return driver.with_next_kernel(require(host.get_fact(Boot), "what boots next"))
+    return driver.with_next_kernel(read_fact(Boot, "what boots next"))
 
 
 @node_operation
@@ -77,7 +77,7 @@ def service(unit: str, required: bool) -> Iterator[Any]:
     + unit: the unit's full name
     + required: whether a node without that unit fails; else it is passed over
     """
-    present = require(host.get_fact(Unit, unit=unit), unit)
+    present = read_fact(Unit, unit, unit=unit)
     executing = host.state is not None and host.state.is_executing
     if present.load_state == "not-found" and not required and executing:
         host.noop(f"there is no {unit}")

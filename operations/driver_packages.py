@@ -22,7 +22,7 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.operations import apt
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, transaction_command
@@ -75,13 +75,13 @@ def installed(
     obsolete = leftovers(source, desired, state.driver, rule)
     # Modules for further kernels come along with a driver, and are no reason to change one that is right.
     missing = [name for name in state.missing(desired) if name not in source.beside]
-    journal = require(host.get_fact(TransactionJournal, transaction=DRIVER.name), "the journal of the driver's change")
+    journal = read_fact(TransactionJournal, "the journal of the driver's change", transaction=DRIVER.name)
     # One that was interrupted and then finished by dpkg alone has not been proven to work.
     unproven = journal.state == "restored"
-    over_runfile = migrate and require(host.get_fact(Driver), "the driver's state").runfile
+    over_runfile = migrate and read_fact(Driver, "the driver's state").runfile
     if not missing and not obsolete and not unproven and not over_runfile:
         repository = "cuda" if source.origin is None else "distribution"
-        if lost := lost_files(require(host.get_fact(Driver), "the driver's state")):
+        if lost := lost_files(read_fact(Driver, "the driver's state")):
             yield family.reinstall(lost, repository)
             return
         actual = dict(state.packages)

@@ -17,7 +17,7 @@ from gpunode.base.folding import shortened
 from gpunode.components.driver.loading import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.transaction import settled, transaction_command
 from gpunode.packages.driver_packages.names import belongs
@@ -35,7 +35,7 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
     transaction = driver_transaction(manager, "driver_removal")
     yield from settled(transaction)
     state = manager.state()
-    driver = require(host.get_fact(Driver), "the driver's state")
+    driver = read_fact(Driver, "the driver's state")
     if not state.driver and not driver.runfile:
         host.noop("there is no driver to remove")
         return

@@ -10,13 +10,11 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pyinfra import host
-
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runfile import CAUSES, uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
-from gpunode.operations.failure import require
+from gpunode.operations.failure import read_fact
 from gpunode.operations.families import APT, Family
 from gpunode.operations.transaction import Transaction
 from gpunode.packages.driver_packages.installed import DriverPackages
@@ -46,7 +44,7 @@ def driver_variables(family: Family, state: DriverPackages) -> dict[str, str]:
     They tell how a runfile's driver comes back, where there is one, and what was read of the files that keep packages
     still.
     """
-    driver = require(host.get_fact(Driver), "the driver's state")
+    driver = read_fact(Driver, "the driver's state")
     return {
         "own": OWN,
         "foreign": FOREIGN,
@@ -67,7 +65,7 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
     """
     if drain is None:
         return
-    loaded = require(host.get_fact(Driver), "the driver's state").loaded_version
+    loaded = read_fact(Driver, "the driver's state").loaded_version
     if loaded is not None and not f"{loaded}.".startswith(f"{upstream}."):
         to_come = f"driver {upstream} is to take the place of {loaded}" if upstream else f"driver {loaded} is to go"
         if drain is not None:

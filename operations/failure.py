@@ -1,8 +1,8 @@
 """Failure stays on its node: the one way in which an operation of ours gives up.
 
 An exception that leaves a generator aborts every host of a run, and a fact that fails in execution hands its default to
-an operation that then acts on it (pyinfra 3.10). `node_operation` turns the first into a failing command; `known` the
-second.
+an operation that then acts on it (pyinfra 3.10). `node_operation` turns the first into a failing command;
+`read_fact` the second.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, StringCommand, operation
@@ -23,13 +23,17 @@ from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.decision import Decision
 from gpunode.base.errors import in_words
 from gpunode.base.explanations import ENDING
-from gpunode.base.reading import Unknown
+from gpunode.base.reading import Reading, Unknown
 from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS, Slot
 from gpunode.operations import node_lock
 from gpunode.operations.phase import announced, is_announcing
 
+if TYPE_CHECKING:
+    from gpunode.facts.base import NodeFact
+
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=Reading)
 Command = StringCommand | FunctionCommand | str
 
 
@@ -123,8 +127,9 @@ def has_work(operation: Callable[..., Any], **arguments: Any) -> bool:
         return True
 
 
-def require(reading: T | Unknown, what: str) -> T:
-    """Return `reading`; raise OperationRefused where the node did not answer."""
+def read_fact(fact: type[NodeFact[R]], what: str, **arguments: Any) -> R:
+    """Return what a fact reads of the node; raise OperationRefused where the node did not answer."""
+    reading: R | Unknown = host.get_fact(fact, **arguments)
     if isinstance(reading, Unknown):
         raise OperationRefused(
             f"{what} is unknown ({reading.reason}); nothing was changed. Remedy: look at the node, and {RUN_AGAIN}"

@@ -14,7 +14,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
@@ -35,6 +35,12 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
         *("&& mv -fT", temporary, QuoteString(path)),
     )
     return command_with_input(command, text)
+
+
+def is_written(path: str, text: str, mode: str = "644") -> bool:
+    """Say whether a file has this text and mode, and is owned by root, as `write_command` leaves it."""
+    present, digest = read_fact(File, path, path=path), hashlib.sha256(text.encode()).hexdigest()
+    return (present.sha256, present.mode, present.owner, present.group) == (digest, mode, "root", "root")
 
 
 _REPLACE = script_file("placing") + STANDARD_INPUT + script_file("replace_file")
@@ -58,9 +64,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
-    present = require(host.get_fact(File, path=path), path)
-    desired = hashlib.sha256(text.encode()).hexdigest()
-    if (present.sha256, present.mode, present.owner, present.group) == (desired, mode, "root", "root"):
+    if is_written(path, text, mode):
         host.noop(f"{path} is as it should be")
         return
     yield write_command(path, text, mode)
@@ -70,7 +74,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
 def absent(path: str) -> Iterator[Any]:
     """Remove a file that gpunode wrote."""
     keeps(path, None)
-    present = require(host.get_fact(File, path=path), path)
+    present = read_fact(File, path, path=path)
     if present.sha256 is None:
         host.noop(f"{path} is absent")
         return

@@ -23,8 +23,8 @@ from gpunode.base.decision import target_digest
 from gpunode.base.shell_file import script_file
 from gpunode.facts.cluster import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
-from gpunode.kubernetes.gpushare.decide import DesiredScheduler, SchedulerState, decide
-from gpunode.operations.failure import OperationRefused, failed, node_operation, require
+from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
+from gpunode.operations.failure import OperationRefused, failed, node_operation, read_fact
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
@@ -47,7 +47,7 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     + timeout: seconds within which the new scheduler has to be well
     """
     yield from settled(_CHANGE)
-    state: SchedulerState = require(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
+    state = read_fact(Scheduler, "the scheduler", manifest=manifest)
     decision = decide(DesiredScheduler(extender, manifest, version), state)
     if decision.refusal is not None:
         raise OperationRefused(f"nothing was changed on this host: {decision.refusal}")

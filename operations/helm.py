@@ -40,15 +40,9 @@ from gpunode.settings.repositories import ProxySettings
 
 # source: helm v3, pkg/kube/ready.go; helm v4 takes all kinds (kstatus), of which these and custom resources take time.
 _TAKE_TIME = {
-    "CustomResourceDefinition",
-    "DaemonSet",
-    "Deployment",
-    "PersistentVolumeClaim",
-    "Pod",
-    "ReplicaSet",
-    "ReplicationController",
-    "StatefulSet",
-}
+    "CustomResourceDefinition", "DaemonSet", "Deployment", "PersistentVolumeClaim", "Pod", "ReplicaSet",
+    "ReplicationController", "StatefulSet",
+}  # fmt: skip
 _FEW = 6
 _POLICY = "ClusterPolicy"
 

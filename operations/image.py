@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -10,14 +9,11 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.facts.file import File
 from gpunode.facts.system import Unit
 from gpunode.node.first_boot import UNIT, UNIT_FILE, files
-from gpunode.operations.failure import node_operation, require
-from gpunode.operations.files import write_command
+from gpunode.operations.failure import node_operation, read_fact
+from gpunode.operations.files import is_written, write_command
 from gpunode.settings import Settings
-
-_MODE = "644"
 
 
 @node_operation
@@ -26,16 +22,10 @@ def first_boot(settings: Settings) -> Iterator[Any]:
 
     They are no own files of a node, which a later run there would take away: the unit does nothing once it is recorded.
     """
-    different = [path for path, text in files(settings, version("gpunode")).items() if _differs(path, text)]
-    for path in different:
-        yield write_command(path, files(settings, version("gpunode"))[path], _MODE)
-    if UNIT_FILE in different or not require(host.get_fact(Unit, unit=UNIT), UNIT).enabled:
+    different = {path: text for path, text in files(settings, version("gpunode")).items() if not is_written(path, text)}
+    for path, text in different.items():
+        yield write_command(path, text)
+    if UNIT_FILE in different or not read_fact(Unit, UNIT, unit=UNIT).enabled:
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(UNIT))
     elif not different:
         host.noop("the image verifies its first boot")
-
-
-def _differs(path: str, text: str) -> bool:
-    present = require(host.get_fact(File, path=path), path)
-    desired = hashlib.sha256(text.encode()).hexdigest()
-    return (present.sha256, present.mode, present.owner, present.group) != (desired, _MODE, "root", "root")

@@ -19,7 +19,7 @@ from gpunode.components.imex.decide import Desired, ImexChange, decide, text_of
 from gpunode.components.imex.state import RECORD, Imex
 from gpunode.facts.cluster import Imex as ImexFact
 from gpunode.facts.driver import Driver
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.phase import is_executing
@@ -111,8 +111,8 @@ def running(settings: ImexSettings, allowed: str, comes: bool) -> Iterator[Any]:
 
 def _state(desired: Desired) -> tuple[Imex, DriverState] | None:
     """Return what the node is; None where nvidia-imex is yet to come, which in execution is an error."""
-    imex: Imex = require(host.get_fact(ImexFact), "the state of IMEX")
-    driver: DriverState = require(host.get_fact(Driver), "the driver's state")
+    imex = read_fact(ImexFact, "the state of IMEX")
+    driver = read_fact(Driver, "the driver's state")
     if not desired.settings.enabled or imex.unit is not None:
         return imex, driver
     if is_executing():

@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.shell_file import script_file
 from gpunode.facts.system import INITRAMFS, LOOKED_INTO
 from gpunode.facts.system import Boot as BootFact
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
@@ -24,13 +24,13 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
     + blacklist: name of the file in modprobe.d that keeps nouveau out, by which a new one is known
     """
     yield from settled(_REBUILD)
-    boot = require(host.get_fact(BootFact), "what boots next")
+    boot = read_fact(BootFact, "what boots next")
     stale = boot.with_nouveau
     if stale:
         # A newer blacklist or image is a new try: whatever stood in the way may be gone.
         refuse_failed(_REBUILD, boot.new_images)
         yield transaction_command(_REBUILD, boot.new_images, releases=" ".join(stale), blacklist=blacklist)
-        boot = require(host.get_fact(BootFact), "what boots next")
+        boot = read_fact(BootFact, "what boots next")
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "

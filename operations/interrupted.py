@@ -11,11 +11,10 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.records import Interrupted
 from gpunode.facts.system import Exposed
 from gpunode.facts.transaction import FOLDER
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.script import script_command
 from gpunode.system.exposed import own
 from gpunode.system.transaction import BY_HAND
-from gpunode.system.transaction import Interrupted as Reading
 
 _CLEAR = script_file("placing", "keeping", "clear_leftovers")
 
@@ -27,7 +26,7 @@ def ended() -> Iterator[Any]:
     Call it behind all others: what they change they bring to its end themselves, and know how. What nobody asks for any
     more is not undone: its owner may have changed it since, and nobody said what that may disturb.
     """
-    found: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
+    found = read_fact(Interrupted, "what earlier runs began and did not end")
     for name in found.names:
         host.log(f"caution: an earlier run began a change of {name} and did not end; {BY_HAND.replace('NAME', name)}")
     if found.stale:
@@ -42,7 +41,7 @@ def ended() -> Iterator[Any]:
 @node_operation
 def own_files_protected() -> Iterator[Any]:
     """Take from users other than root the write access to gpunode's files."""
-    paths = own(require(host.get_fact(Exposed), "who may write files that root runs by"))
+    paths = own(read_fact(Exposed, "who may write files that root runs by"))
     if paths:
         yield script_command('chown root:root -- "$@" && chmod go-w -- "$@"', *paths)
     else:

@@ -10,7 +10,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.system import Boot, KernelFeatures, KubernetesSysctls
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
 from gpunode.operations.families.dnf5 import DNF5_RUN
@@ -44,7 +44,7 @@ def headers_installed(family: str) -> Iterator[Any]:
 
     + family: of the node's package manager: dnf, dnf5 or zypper
     """
-    kernel = require(host.get_fact(Boot), "what boots next").next_kernel
+    kernel = read_fact(Boot, "what boots next").next_kernel
     if kernel is None or kernel.headers:
         host.noop(f"the headers of kernel {kernel.release} are there" if kernel else "no kernel is known to boot next")
         return
@@ -58,7 +58,7 @@ def parameters_set(values: Mapping[str, str]) -> Iterator[Any]:
 
     + values: among those of gpunode.system.kernel
     """
-    present = dict(require(host.get_fact(KubernetesSysctls), "the kernel's parameters").values)
+    present = dict(read_fact(KubernetesSysctls, "the kernel's parameters").values)
     wrong = {name: value for name, value in values.items() if present.get(name) != value}
     if not wrong:
         host.noop(f"set: {', '.join(values)}")
@@ -72,7 +72,7 @@ def loaded(modules: Sequence[str]) -> Iterator[Any]:
 
     + modules: among overlay, br_netfilter and ib_umad
     """
-    present = require(host.get_fact(KernelFeatures), "the kernel's features")
+    present = read_fact(KernelFeatures, "the kernel's features")
     missing = [module for module in modules if module not in present.present]
     if not missing:
         host.noop(f"loaded: {', '.join(modules)}")

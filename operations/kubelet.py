@@ -11,13 +11,13 @@ from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.kubelet.decide import Desired, decide
 from gpunode.facts.cluster import Kubelet as KubeletFact
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.kubernetes import KubeletSettings
-from gpunode.system.kubelet import NOTED, Kubelet
+from gpunode.system.kubelet import NOTED
 
 _CHANGE = Transaction("kubelet", script_file("kubelet"))
 
@@ -29,7 +29,7 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     + allowed: disruption.allow: where it is nothing, a kubelet with pods is not restarted
     """
     yield from settled(_CHANGE)
-    state: Kubelet = require(host.get_fact(KubeletFact), "the kubelet's state")
+    state = read_fact(KubeletFact, "the kubelet's state")
     decision = decide(Desired(settings, Disruption[allowed]), state)
     if state.configuration is None and settings.asks:
         said = f"kubelet: {decision.findings[0].cause}"

@@ -24,7 +24,7 @@ from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.control_plane import containers, unanswered, wait_without_cluster
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, WaitsForCluster, node_operation, require
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, node_operation, read_fact
 from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, refuse_held, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
@@ -115,7 +115,7 @@ def layout(
 def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     """Decide by the node as it is now; done: what this run has done to its GPUs before."""
     executing = host.state is not None and host.state.is_executing
-    actual = Actual(require(host.get_fact(MigFact), "the state of MIG"), _boot(), driver_comes=not executing)
+    actual = Actual(read_fact(MigFact, "the state of MIG"), _boot(), driver_comes=not executing)
     decision = decide(desired, actual)
     # Asked only where it makes a difference.
     if decision.refusal is not None:
@@ -191,5 +191,4 @@ def _carried_out(
 
 
 def _boot() -> MigBoot:
-    boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-    return boot
+    return read_fact(MigBootFact, "what brings MIG back at a boot")

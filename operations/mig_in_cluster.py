@@ -18,7 +18,7 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, leaving, left, pods_on, taking
+from gpunode.kubernetes.device_plugin.others import asking, leaving, left, pods_on, taking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told
@@ -43,7 +43,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
     if node_of is None or (is_executing() and not is_taking_part()):
         return
     cluster = cluster_for(node_of)
-    sets: frozenset[DaemonSet] = frozenset()
+    sets: frozenset[str] = frozenset()
     try:
         node = cluster.node(node_name(host.name, node_of))
         if node is None:
@@ -58,7 +58,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
         host.log(f"the cluster is told of no change of MIG, and no pod is taken off: {' '.join(str(error).split())}")
         return
     if sets:
-        host.log(f"takes off node {node.name} until the run ends: {', '.join(map(str, sorted(sets)))}")
+        host.log(f"takes off node {node.name} until the run ends: {', '.join(sorted(sets))}")
     if sets or not change.is_none:
         yield told(partial(_carried_out, cluster, node.name, change, sets))
 
@@ -75,7 +75,7 @@ def refuse_held(node_of: Settings | None, containers: Collection[str], drains: b
             raise OperationRefused(f"mig: nothing was changed: {reason}")
 
 
-def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collection[DaemonSet]) -> None:
+def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collection[str]) -> None:
     labels_changed()
     if not change.is_none:
         cluster.label(name, change)

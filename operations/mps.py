@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Disruption, Drain
@@ -16,10 +15,9 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.mps.change import APPLY, actual_digests, desired_files
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, Daemon
 from gpunode.components.mps.decide import Desired, decide
-from gpunode.components.mps.state import Mps
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.gpu import Mps as MpsFact
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.phase import is_executing
@@ -27,7 +25,6 @@ from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.sharing import MpsSettings
-from gpunode.system.gpu import Gpu
 
 _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))
 
@@ -41,11 +38,11 @@ def daemons(
     + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
     """
     yield from settled(_CHANGE)
-    state: Mps = require(host.get_fact(MpsFact), "the state of MPS")
+    state = read_fact(MpsFact, "the state of MPS")
     if desired and state.program is None and not is_executing():
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
-    gpus: tuple[Gpu, ...] = require(host.get_fact(Gpus), "the GPUs").gpus if desired else ()
+    gpus = read_fact(Gpus, "the GPUs").gpus if desired else ()
     texts, digests = desired_files(desired, settings, state.program or ""), actual_digests(state)
     allowed = Disruption.restart if restart_allowed else Disruption.nothing
     decision = decide(Desired(tuple(desired), settings, allowed), state, gpus)

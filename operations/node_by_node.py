@@ -21,7 +21,6 @@ from gpunode.base.decision import Decision
 from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
-from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet.shared_readings import snapshot
@@ -35,12 +34,11 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.operations.control_plane import answered, told
 from gpunode.operations.drain import given_back
-from gpunode.operations.failure import OperationRefused, failed, require
+from gpunode.operations.failure import OperationRefused, failed, read_fact
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import watched
 from gpunode.settings import Settings
-from gpunode.system.gpu import Gpus
 
 # Seconds between two looks at what was removed and comes again.
 _PAUSE = 1.0
@@ -208,8 +206,8 @@ def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
 def _not_read_back(host: Host, settings: Settings) -> list[str]:
     snapshot(host).forget()
     try:
-        mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
-        gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
+        mps = read_fact(PluginMpsFact, "the MPS daemons of the device plugin")
+        gpus = read_fact(GpusFact, "GPUs")
     except OperationRefused as unknown:
         # A daemon that begins may keep who asks it waiting.
         return [str(unknown)]

@@ -15,7 +15,7 @@ from gpunode.components.power.decide import Desired, PowerChange, decide
 from gpunode.components.power.state import FILES, NAME, NOTE, UNIT, rules, texts
 from gpunode.facts.gpu import Gpus, Power
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, encoded, script_command
@@ -78,8 +78,8 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
 
 def _decided(desired: Desired) -> Decision[PowerChange]:
     """Decide by the node as it is now."""
-    actual = require(host.get_fact(Power), "what gpunode keeps of power limits")
-    return decide(desired, actual, require(host.get_fact(Gpus), "the GPUs"))
+    actual = read_fact(Power, "what gpunode keeps of power limits")
+    return decide(desired, actual, read_fact(Gpus, "the GPUs"))
 
 
 def _command(change: PowerChange) -> StringCommand:

@@ -27,7 +27,7 @@ from gpunode.facts.system import Boot, OperatingSystem
 from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, failed, node_operation, require
+from gpunode.operations.failure import OperationRefused, failed, node_operation, read_fact
 from gpunode.operations.node_lock import is_pull
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
@@ -60,8 +60,8 @@ def rebooted(
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
-    words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
-    if driver.is_outlived(require(host.get_fact(Boot), "what boots next")):
+    words = wording(read_fact(OperatingSystem, "the operating system"))
+    if driver.is_outlived(read_fact(Boot, "what boots next")):
         host.noop(f"reboot pending: {difference}, as the boot before left it; one more would not change that")
         return
     yield from new_boot(target(driver), timeout, absent, drain)
@@ -82,9 +82,9 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     + timeout: seconds within which the node must answer from the new boot
     + absent: no driver is to be loaded by it
     """
-    before = require(host.get_fact(RunningBootFact), "which boot is running")
-    boot = require(host.get_fact(Boot), "what boots next")
-    system = require(host.get_fact(OperatingSystem), "the operating system")
+    before = read_fact(RunningBootFact, "which boot is running")
+    boot = read_fact(Boot, "what boots next")
+    system = read_fact(OperatingSystem, "the operating system")
     reasons = obstacles(boot, driver_state(), system, before, purpose, absent)
     connector = host.connector
     if not isinstance(connector, SSHConnector) and not (isinstance(connector, LocalConnector) and is_pull()):

@@ -16,7 +16,7 @@ from gpunode.facts.families.zypper import ZypperRepository
 from gpunode.facts.file import File
 from gpunode.facts.packages import AptRepository as AptRepositoryFact
 from gpunode.operations.apt import APT_GET, NOT_OLDER, READ_LISTS
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.families.zypper import READ, ZYPP
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import TEXT, command_with_input, script_command
@@ -114,10 +114,8 @@ class Repositories:
         )
         text = desired.text
         keeps(source, text)
-        fact = host.get_fact(
-            self.fact, keyring=key, source=source, stamp=stamp, uri=desired.address, **self.question(desired)
-        )
-        present: AptRepository = require(fact, f"the package repository {label}")
+        question = {"keyring": key, "source": source, "stamp": stamp, "uri": desired.address, **self.question(desired)}
+        present = read_fact(self.fact, f"the package repository {label}", **question)
         try:
             strays = self.strays(desired, present)
         except ValueError as error:
@@ -153,7 +151,7 @@ class Repositories:
         """Remove a repository of ours, with its key; what apt has of its lists goes with the next refresh."""
         key, source, stamp = self.paths(label)
         paths = (key, source, stamp, *(stamp.replace("refreshed", ending) for ending in self.ALSO))
-        actual = [path for path in paths if require(host.get_fact(File, path=path), path).sha256 is not None]
+        actual = [path for path in paths if read_fact(File, path, path=path).sha256 is not None]
         if not actual:
             host.noop(f"the repository {label} is not trusted by gpunode")
             return

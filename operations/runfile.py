@@ -20,7 +20,7 @@ from gpunode.facts.file import FetchedRunfile
 from gpunode.facts.system import Boot as BootFact
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import FETCH, driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import refuse_failed, settled, transaction_command
@@ -37,7 +37,7 @@ def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> St
 @node_operation
 def fetched(file: Runfile, proxies: Mapping[str, str], setting: str) -> Iterator[Any]:
     """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed."""
-    if require(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
+    if read_fact(FetchedRunfile, file.path, path=file.path).is_whole(file.sha256):
         host.noop(f"{file.path} is there")
         return
     yield fetch_command(file, proxies, setting)
@@ -68,8 +68,8 @@ def installed(
     manager = FAMILIES[family]
     transaction = driver_transaction(manager, "driver_runfile")
     yield from settled(transaction)
-    driver = require(host.get_fact(Driver), "the driver's state")
-    boot = require(host.get_fact(BootFact), "what boots next")
+    driver = read_fact(Driver, "the driver's state")
+    boot = read_fact(BootFact, "what boots next")
     # A module for a kernel that does not run yet waits for it; the running one may have none.
     waits = boot.next_kernel is not None and boot.next_release != boot.running
     for_next = boot.next_kernel.module_version if boot.next_kernel and waits else driver.module_version

@@ -25,7 +25,7 @@ from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, transaction_command
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,6 @@ class Program:
 def transaction(program: Program) -> Transaction:
     """Return the transaction of one runtime."""
     return Transaction(program.name, script_file("runtime") + program.functions)
-
-
-def ready(program: Program) -> Iterator[Any]:
-    """Bring an earlier transaction of this runtime to its end; what it changes is read after this."""
-    yield from settled(transaction(program))
 
 
 def changed(

@@ -12,10 +12,10 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.state import Mig
 from gpunode.components.slurm.decide import Desired, decide
-from gpunode.components.slurm.state import FOLDER, Slurm, Untold, texts
+from gpunode.components.slurm.state import FOLDER, Untold, texts
 from gpunode.facts.cluster import Slurm as SlurmFact
 from gpunode.facts.gpu import Mig as MigFact
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
@@ -33,8 +33,8 @@ def devices(settings: SlurmSettings, allowed: str) -> Iterator[Any]:
     + allowed: disruption.allow: below `reset`, devices do not change while steps of jobs run
     """
     yield from settled(_CHANGE)
-    state: Slurm = require(host.get_fact(SlurmFact), "the state of Slurm")
-    mig: Mig = require(host.get_fact(MigFact), "the state of MIG") if settings.enabled else Mig("absent")
+    state = read_fact(SlurmFact, "the state of Slurm")
+    mig = read_fact(MigFact, "the state of MIG") if settings.enabled else Mig("absent")
     wanted: dict[str, str] = {}
     if settings.enabled and state.version is not None:
         try:

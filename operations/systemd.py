@@ -11,7 +11,7 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import masked_refusal
 from gpunode.facts.system import Unit
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import script_command
 
@@ -37,7 +37,7 @@ def running(unit: str) -> Iterator[Any]:
 
 
 def _kept(unit: str, start: bool) -> Iterator[StringCommand]:
-    present = require(host.get_fact(Unit, unit=unit), unit)
+    present = read_fact(Unit, unit, unit=unit)
     steps = []
     if not present.enabled:
         steps.append("enable")

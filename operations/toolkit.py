@@ -13,8 +13,6 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
-    Configuration,
-    Links,
     decide_configuration,
     decide_links,
     hold_text,
@@ -26,7 +24,7 @@ from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt import HOLD
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
+from gpunode.operations.failure import OperationRefused, change_now, node_operation, read_fact
 from gpunode.operations.families.dnf5 import lock_commands
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import noted_command
@@ -86,8 +84,7 @@ _LINK = script_file("device_links")
 
 
 def _state() -> State:
-    state: State = require(host.get_fact(ContainerToolkit), "the container toolkit's state")
-    return state
+    return read_fact(ContainerToolkit, "the container toolkit's state")
 
 
 @node_operation
@@ -126,11 +123,11 @@ def configuration(desired: Asked) -> Iterator[Any]:
     state = _state()
     # In preparation its packages may be yet to come.
     coming = host.state is not None and not host.state.is_executing
-    change = change_now(Configuration, decide_configuration(desired, state, coming))
+    change = change_now(str, decide_configuration(desired, state, coming))
     if change is None:
         host.noop(f"{PATH} says what is asked" if desired else f"nothing is asked of {PATH}")
         return
-    yield replace_command(PATH, change.text, state.config_text)
+    yield replace_command(PATH, change, state.config_text)
 
 
 @node_operation
@@ -170,8 +167,8 @@ def specification(generate: bool) -> Iterator[Any]:
 @node_operation
 def device_links() -> Iterator[Any]:
     """Make the links in /dev/char that NVIDIA device nodes lack: systemd finds a container's devices by these alone."""
-    change = change_now(Links, decide_links(_state()))
+    change = change_now(tuple, decide_links(_state()))
     if change is None:
         host.noop("every NVIDIA device has its link in /dev/char")
     else:
-        yield script_command(_LINK, devices=" ".join(change.devices))
+        yield script_command(_LINK, devices=" ".join(change))

@@ -18,7 +18,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.run_context import RETRIES
 from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
-from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.failure import OperationRefused, read_fact
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.node_lock import runner
 from gpunode.operations.phase import is_image
@@ -125,7 +125,4 @@ def refuse_failed(transaction: Transaction, target: str, version: str | None = N
 
 
 def _journal(name: str) -> Journal:
-    journal: Journal = require(
-        host.get_fact(TransactionJournal, transaction=name), f"the journal of the transaction {name}"
-    )
-    return journal
+    return read_fact(TransactionJournal, f"the journal of the transaction {name}", transaction=name)

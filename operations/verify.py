@@ -22,7 +22,7 @@ from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
 from gpunode.operations.control_plane import unanswered
-from gpunode.operations.failure import OperationRefused, fail, node_operation, require
+from gpunode.operations.failure import OperationRefused, fail, node_operation, read_fact
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
 from gpunode.packages import installed_packages
@@ -42,7 +42,7 @@ def containers(reload: bool) -> Iterator[Any]:
     if not is_executing():
         host.noop("containers are started when the run is executed")
         return
-    reading = require(host.get_fact(Smoke, reload=reload), "what containers see")
+    reading = read_fact(Smoke, "what containers see", reload=reload)
     if reading.problems:
         raise OperationRefused("\n".join(f"smoke test: {problem}" for problem in reading.problems))
     if reading.reloaded is None:
@@ -77,9 +77,9 @@ def verified(settings: Settings) -> Iterator[Any]:
     """
     # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
     files = kept() if is_executing() else None
-    node = require(host.get_fact(Node), "the node's state")
+    node = read_fact(Node, "the node's state")
     if is_executing() and _waited(settings, node):
-        node = require(host.get_fact(Node), "the node's state")
+        node = read_fact(Node, "the node's state")
     no_cluster = unanswered(settings) is not None
     judged = with_since(judge(settings, node, files, no_cluster=no_cluster), dict(node.applied.waiting))
     findings = (*judged, *_outdated())

@@ -23,7 +23,6 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
-from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.gpu import MigBoot as MigBootFact
@@ -44,7 +43,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpu_operator import MIG_MANAGER, asking_pods, parse_pods
 from gpunode.operations.control_plane import cluster_for
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.mps_clients import what_waits
 from gpunode.operations.phase import is_executing
 from gpunode.operations.vectors import Vectors
@@ -110,10 +109,10 @@ def verified(
     if not is_executing():
         host.noop("the cluster is looked at when the run is executed")
         return
-    mig: Mig = require(host.get_fact(MigFact), "MIG")
+    mig = read_fact(MigFact, "MIG")
     named = settings.device_plugin.method == "gpushare" or settings.device_plugin.gfd
-    by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if named else None
-    boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
+    by_smi: Gpus | None = read_fact(GpusFact, "GPUs") if named else None
+    boot: MigBoot = MigBoot() if settings.mig.config is None else read_fact(MigBootFact, "MIG at a boot")
     name = node_name(host.name, settings)
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, name, everyone or {})
     findings, of_cluster = node.waited_for()
@@ -218,8 +217,8 @@ class _Node:
             findings = judged(gpus=self.by_smi)
         if self.settings.sharing.strategy != "mps" or _wrong(findings):
             return findings
-        mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
-        return judged(gpus=require(host.get_fact(GpusFact), "GPUs"), mps=mps)
+        mps = read_fact(PluginMpsFact, "the MPS daemons of the device plugin")
+        return judged(gpus=read_fact(GpusFact, "GPUs"), mps=mps)
 
     def is_late(self) -> bool:
         """Say whether the time is over."""

@@ -26,18 +26,13 @@ CUDA_LOG = "/var/log/cuda-installer.log"
 _HEADERS = (
     "the headers of the kernel that the module is for are not there: install them, or boot a kernel that has them"
 )
+_LOADED = "another NVIDIA module is loaded: drain the node, `modprobe -r nvidia_uvm nvidia`"
 # What stands in an installer's log -> what it means, and what to do. The first that is found is told.
 CAUSES: tuple[tuple[str, str], ...] = (
     ("No space left on device", "a file system is full (df): free space in /usr, /var and /tmp"),
     ("nouveau", "nouveau has the GPU: boot the node without it"),
-    (
-        "appears to already be loaded",
-        "another NVIDIA module is loaded: drain the node, `modprobe -r nvidia_uvm nvidia`",
-    ),
-    (
-        "appears to be already loaded",
-        "another NVIDIA module is loaded: drain the node, `modprobe -r nvidia_uvm nvidia`",
-    ),
+    ("appears to already be loaded", _LOADED),
+    ("appears to be already loaded", _LOADED),
     ("kernel source", _HEADERS),
     ("kernel headers", _HEADERS),
     ("compiler", "there is no compiler that fits the kernel's: install gcc, or set driver.kernel_headers = 'install'"),
@@ -75,10 +70,8 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     desired = settings.cuda
     if desired.release is None or desired.runfile_sha256 is None:
         raise ValueError("cuda.source 'runfile' needs cuda.release and cuda.runfile_sha256")
-    driver, platform = (
-        tables.cuda().toolkit_driver[desired.release],
-        tables.cuda_runfile().platforms[system.architecture],
-    )
+    driver = tables.cuda().toolkit_driver[desired.release]
+    platform = tables.cuda_runfile().platforms[system.architecture]
     address, name = desired.runfile_url, "cuda_{release}_{driver}_{platform}.run"
     if versions.at_least(desired.release, tables.cuda_runfile().without_driver):
         address, name = address.replace("_{driver}", ""), name.replace("_{driver}", "")

@@ -133,12 +133,9 @@ def restart_of(actual: Daemon) -> Disruption:
     return Disruption.restart if actual.active else Disruption.nothing
 
 
-def blocked_reason(allowed: Disruption, containers: int, affected: int | None = None) -> str | None:
-    """Return why a restart is not done now; None where it may be done.
-
-    containers: how many run; affected: how many would be disturbed; None: all
-    """
-    forbidden = is_forbidden(Disruption.restart, allowed, containers if affected is None else affected)
+def blocked_reason(allowed: Disruption, containers: int) -> str | None:
+    """Return why a restart under so many running containers is not done now; None where it may be done."""
+    forbidden = is_forbidden(Disruption.restart, allowed, containers)
     return RESTART_FORBIDDEN.format(containers=containers) if forbidden else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
@@ -14,7 +13,7 @@ from gpunode.facts.driver import DriverOffers, DriverSimulation
 from gpunode.facts.packages import DebPackages
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
-from gpunode.operations.failure import require
+from gpunode.operations.failure import read_fact
 from gpunode.operations.families.family import DriverChange, Family
 from gpunode.operations.files import write_command
 from gpunode.operations.keeping import digest_of_text
@@ -65,11 +64,8 @@ class _Apt(Family):
     def simulation(self, change: DriverChange) -> Simulation:
         arguments = [*(f"{name}={version}" for name, version in change.coming.items())]
         arguments += [f"{name}-" for name in change.going]
-        fact = host.get_fact(
-            self.simulation_fact, arguments=arguments, pin=pin_text(change.upstream), sources=change.sources
-        )
-        simulation: Simulation = require(fact, "what apt would do")
-        return simulation
+        question = {"arguments": arguments, "pin": pin_text(change.upstream), "sources": change.sources}
+        return read_fact(self.simulation_fact, "what apt would do", **question)
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         return {"pin": pin_text(change.upstream), "sources": change.sources}

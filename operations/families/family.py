@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
 from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.rpm import RpmPackages
-from gpunode.operations.failure import require
+from gpunode.operations.failure import read_fact
 from gpunode.operations.script import script_command
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
@@ -82,8 +81,7 @@ class Family(Protocol):
 
     def state(self) -> DriverPackages:
         """Return the driver's packages on the node; raise OperationRefused where it does not answer."""
-        state: DriverPackages = require(host.get_fact(DriverPackagesFact), "the list of the driver's packages")
-        return state
+        return read_fact(DriverPackagesFact, "the list of the driver's packages")
 
     def held_by(self, state: DriverPackages) -> Mapping[str, str]:
         """Return what was read of each file of `holding`: path -> what keep_file of keeping.sh is told."""
@@ -97,9 +95,7 @@ class Family(Protocol):
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         """Return which versions the repositories have."""
-        fact = host.get_fact(self.offers_fact, names=list(names), **self.sight(change))
-        offers: Offers = require(fact, "what the repositories offer")
-        return offers
+        return read_fact(self.offers_fact, "what the repositories offer", names=list(names), **self.sight(change))
 
     def sight(self, change: DriverChange) -> dict[str, str]:
         """Return what else the facts are asked with: which repositories count for the change."""
@@ -116,9 +112,9 @@ class Family(Protocol):
     def dry_run(self, change: DriverChange, **more: str) -> Simulation:
         """Return what the package manager says that it would do; `more` as of `sight`."""
         question: dict[str, Any] = {"coming": dict(change.coming), "going": list(change.going)}
-        fact = host.get_fact(self.simulation_fact, **question, **self.sight(change), **more)
-        simulation: Simulation = require(fact, f"what {self.program} would do")
-        return simulation
+        return read_fact(
+            self.simulation_fact, f"what {self.program} would do", **question, **self.sight(change), **more
+        )
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         """Return the shell variables that `functions` need beside the transaction's own."""
@@ -129,9 +125,7 @@ class Family(Protocol):
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         """Return the installed ones among packages."""
-        fact = host.get_fact(self.packages_fact, names=list(names))
-        actual: InstalledPackages = require(fact, "the list of installed packages")
-        return actual
+        return read_fact(self.packages_fact, "the list of installed packages", names=list(names))
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         """Return the command that installs NAME or NAME=RULE, each at its newest version that fits, and proves it.

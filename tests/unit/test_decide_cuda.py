@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, bad
-from gpunode.components.cuda.decide import Desired, Install, Link, decide
+from gpunode.components.cuda.decide import Desired, Install, decide
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
 from gpunode.components.runfile import Runfile
 from gpunode.facts.toolkit import CudaToolkits as CudaFact
@@ -58,7 +58,7 @@ def _toolkits(draw: st.DrawFn) -> CudaToolkits:
 TOOLKITS = _toolkits()
 
 
-def _applied(decision: Decision[Install | Link], desired: Desired, there: CudaToolkits) -> CudaToolkits:
+def _applied(decision: Decision[Install | str], desired: Desired, there: CudaToolkits) -> CudaToolkits:
     """Return what the steps leave behind, each done as its change says."""
     if there.interrupted is not None and desired.source != "runfile":
         # It is undone first; with a .run file it may have been whole.
@@ -74,8 +74,8 @@ def _applied(decision: Decision[Install | Link], desired: Desired, there: CudaTo
             if there.default_path is None:
                 there = replace(there, default_path=desired.home)
             there = replace(there, nvcc_version=f"{there.default_version}.99")
-        elif isinstance(step.change, Link):
-            there = replace(there, default_path=step.change.folder, nvcc_version=f"{desired.version}.99")
+        elif isinstance(step.change, str):
+            there = replace(there, default_path=step.change, nvcc_version=f"{desired.version}.99")
         else:
             there = replace(there, profile=True)
     return there
@@ -115,7 +115,7 @@ def test_the_operations_of_cuda_do_what_the_decision_promises(there: CudaToolkit
         links = commands(cuda.linked, host, desired=desired)
     # Where the toolkit brings the link, its operation is asked again behind it.
     brings = any(len(step.settles) > 1 and "install" in step.action for step in decision.steps)
-    promised = any(isinstance(step.change, Link) for step in decision.steps)
+    promised = any(isinstance(step.change, str) for step in decision.steps)
     assert (links != []) == promised or (brings and there.default_path is None)
 
 

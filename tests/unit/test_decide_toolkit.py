@@ -14,7 +14,7 @@ from gpunode.base.decision import Decision, bad
 from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, hold_text, moves
+from gpunode.components.toolkit.decide import Desired, decide, desired_of, hold_text, moves
 from gpunode.components.toolkit.specification import Specification
 from gpunode.components.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.facts.driver import Driver as DriverFact
@@ -91,8 +91,8 @@ def _applied(
         elif step.action == "hold its packages":
             there = replace(there, held=tuple(there.to_hold))
             there = replace(there, hold_text=hold_text(desired.family, there, True))
-        elif isinstance(change, Configuration):
-            there = replace(there, config_text=change.text)
+        elif isinstance(change, str):
+            there = replace(there, config_text=change)
         elif isinstance(change, Specification):
             left = [each for each in there.cdi if each.path not in (*change.going, *change.aside, change.target)]
             there = replace(there, cdi=tuple(left), cdi_drafts=())
@@ -101,7 +101,7 @@ def _applied(
                 enabled = None if change.own else "enabled"
                 there = replace(there, cdi=(*there.cdi, made), cdi_refresh=enabled)
         else:
-            assert step.change is None or isinstance(step.change, Links)
+            assert step.change is None or isinstance(step.change, tuple)
             there = replace(there, unlinked=(), link_rule=True)
     return there
 
@@ -149,9 +149,9 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
     refusals: list[str] = []
     for kind, operation, arguments in (
         (None, toolkit.held, {"family": "apt"} if desired.hold else None),
-        (Configuration, toolkit.configuration, {"desired": asked_of(own.toolkit)}),
+        (str, toolkit.configuration, {"desired": asked_of(own.toolkit)}),
         (Specification, toolkit.specification, {"generate": desired.cdi}),
-        (Links, toolkit.device_links, {} if desired.device_links else None),
+        (tuple, toolkit.device_links, {} if desired.device_links else None),
     ):
         if arguments is None:
             continue

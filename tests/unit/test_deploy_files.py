@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 FOLDER = Path(deploys.__file__).parent
 # What names no component, or several; smoke.py is a component of verify.py's, by a file that is never imported.
-NONE = {"__init__", "component", "gpu_node", "preflight", "repositories", "runtime_packages", "smoke"}
+NONE = {"__init__", "component", "gpu_node", "preflight", "repositories", "smoke"}
 # agent.py is run by a command of its own, and is none of a run's components.
 FILES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in NONE | {"agent", "drain"})
 

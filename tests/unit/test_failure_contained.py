@@ -24,7 +24,7 @@ from pyinfra.api import StringCommand
 import gpunode.deploys.component
 from gpunode.deploys.component import component
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.operations.failure import require, node_operation
+from gpunode.operations.failure import node_operation, read_fact
 
 HOW = {how!r}
 
@@ -49,9 +49,9 @@ def step() -> Iterator[Any]:
     if breaks("operation raises in preparation") or (executing and breaks("operation raises in execution")):
         raise KeyError("broken on purpose")
     if breaks("fact cannot be parsed"):
-        require(host.get_fact(Broken), "the broken thing")
+        read_fact(Broken, "the broken thing")
     if breaks("fact gets no answer in execution") and executing:
-        require(host.get_fact(Broken), "the silent thing")
+        read_fact(Broken, "the silent thing")
     yield StringCommand("touch", "/acted")
     if breaks("operation raises after a command") and executing:
         raise OSError("broken after a command")

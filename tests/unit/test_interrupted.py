@@ -228,6 +228,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *readings: Interrupted) -> tuple[list[s
     host = Node({InterruptedFact: list(readings), TransactionJournal: Journal("began", "x", None, False)})
     monkeypatch.setattr(operation, "host", host)
     monkeypatch.setattr("gpunode.operations.transaction.host", host)
+    monkeypatch.setattr("gpunode.operations.failure.host", host)
     return commands(operation.ended, host), host.noops
 
 

@@ -62,6 +62,7 @@ class Ask:
         self.patched.setattr(operation, "host", self.host)
         self.patched.setattr("gpunode.operations.control_plane.host", self.host)
         self.patched.setattr("gpunode.operations.transaction.host", self.host)
+        self.patched.setattr("gpunode.operations.failure.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: GOOD.driver)
         settings = self.settings(config, by_label)
         return commands(operation.layout, self.host, settings=settings, gpus=(H100,), allowed=allowed)

@@ -41,7 +41,7 @@ def deployed(
     monkeypatch.setattr(module, "drain", lambda: None, raising=False)
     monkeypatch.setattr(module, "node", lambda: GOOD, raising=False)
     monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"), raising=False)
-    for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
+    for name in ("packages", "repositories", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)
     monkeypatch.setattr(module, "own_file", recorder.own_file, raising=False)
     with ctx_host.use(Host({})):

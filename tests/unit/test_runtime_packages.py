@@ -15,7 +15,7 @@ from pyinfra.context import ctx_host
 from gpunode.base import tables
 from gpunode.components.containerd.decide import desired_of
 from gpunode.deploys import docker as docker_deploy
-from gpunode.deploys import runtime_packages
+from gpunode.deploys import repositories
 from gpunode.facts.runtimes import Containerd
 from gpunode.operations import containerd, packages
 from gpunode.packages.installed_packages import InstalledPackages
@@ -48,9 +48,9 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     )
     monkeypatch.setattr(docker_deploy, "settings", lambda: settings)
     monkeypatch.setattr(docker_deploy, "drain", lambda: None)
-    for module in (docker_deploy, runtime_packages):
+    for module in (docker_deploy, repositories):
         monkeypatch.setattr(module, "distribution", lambda: tables.distribution(*system))
-    monkeypatch.setattr(runtime_packages, "trust", calls.append)
+    monkeypatch.setattr(repositories, "trust", calls.append)
     monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
     for name, operation in (("runtime", "configuration"), ("systemd", "running")):
         monkeypatch.setattr(docker_deploy, name, SimpleNamespace(**{operation: lambda **said: None}))
@@ -75,11 +75,11 @@ def test_a_runtime_s_packages_are_not_upgraded_where_containers_would_feel_it_an
     calls: list[dict[str, Any]] = []
     operation = packages.installed
     settings = settings_from({"containerd": {"version": "1.7"}, "disruption": {"allow": allow}})
-    monkeypatch.setattr(runtime_packages, "distribution", lambda: tables.distribution("debian", "12"))
+    monkeypatch.setattr(repositories, "distribution", lambda: tables.distribution("debian", "12"))
     monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
     desired = desired_of(settings)
     now = partial(containerd.packages_now, desired)
-    runtime_packages.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), now)
+    repositories.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), now)
     (arguments,) = calls
     packages_there = InstalledPackages((("containerd", f"{there}-1"),) if there else ())
     manager = SimpleNamespace(installed=lambda _: packages_there, install=lambda names, *_: StringCommand(*names))

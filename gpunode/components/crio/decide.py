@@ -250,9 +250,7 @@ def _version(desired: Desired, actual: Crio) -> Finding:
 
 
 def _absent(actual: Crio) -> str:
-    if actual.binary:
-        return _MISSING.format(binary=actual.binary)
-    return _ABSENT
+    return _MISSING.format(binary=actual.binary) if actual.binary else _ABSENT
 
 
 def _to_come(desired: Desired, actual: Crio) -> tuple[RuntimeChange | None, str | None]:

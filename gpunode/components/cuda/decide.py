@@ -75,13 +75,6 @@ class Install:
     target: str = ""
 
 
-@dataclass(frozen=True)
-class Link:
-    """Hold the folder that /usr/local/cuda is to lead to."""
-
-    folder: str
-
-
 def desired_of(settings: Settings) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
     desired = settings.cuda
@@ -89,7 +82,7 @@ def desired_of(settings: Settings) -> Desired:
     return Desired(desired.version, desired.source, desired.release, desired.profile, sha256)
 
 
-def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
+def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | str]:
     """Return what is to be done about the toolkit, the link and compiler that programs take, and the profile script."""
     present, version, nvcc = _present(desired, actual), desired.version, actual.nvcc_version
     now = version in present
@@ -111,7 +104,7 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     findings = (*toolkit, link, compiler, *((script,) if desired.profile else ()))
     if refusal := _refusal(desired, actual):
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
-    steps: list[Step[Install | Link]] = []
+    steps: list[Step[Install | str]] = []
     # Which compiler answers is a matter of the link, unless the link is right.
     missing = bad(*toolkit, *(() if bad(link) else (compiler,)))
     # The first toolkit brings the link.
@@ -136,7 +129,7 @@ def lost(desired: Desired, actual: CudaToolkits) -> tuple[str, ...]:
     return (f"{desired.home}/bin/nvcc", f"{desired.home}/*") if is_due else ()
 
 
-def decide_link(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
+def decide_link(desired: Desired, actual: CudaToolkits) -> Decision[Install | str]:
     """Return what is to be done about /usr/local/cuda alone, by which its operation goes behind the toolkit's."""
     link, refusal = _link(desired, actual), _refusal(desired, actual)
     return Decision((link,), (_to_link(desired, (link,)),) if bad(link) and refusal is None else (), refusal)
@@ -157,8 +150,8 @@ def _link(desired: Desired, actual: CudaToolkits) -> Finding:
     return DEFAULT_VERSION.compared(default, desired.version, default == desired.version)
 
 
-def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | Link]:
-    return Step(f"point {LINK} at {desired.version}", settles, Disruption.nothing, change=Link(desired.home))
+def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | str]:
+    return Step(f"point {LINK} at {desired.version}", settles, Disruption.nothing, change=desired.home)
 
 
 def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:

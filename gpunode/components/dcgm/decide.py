@@ -187,7 +187,9 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
     if not desired.settings.enabled:
         return Decision((*findings, *beside), tuple(steps))
     refusal = in_the_way(desired.settings, actual)
-    packages, pods = tuple(_packages(desired, actual)), (*_pods(desired, actual), *beside)
+    others = second_pods(desired, actual)
+    of_pods = by_hand(PODS.compared(", ".join(others) or None, "none", not others), _IN_PODS)
+    packages, pods = tuple(_packages(desired, actual)), (of_pods, *beside)
     if refusal is not None:
         return Decision((*findings, *(by_hand(item, refusal) for item in packages), *pods), (), refusal)
     if bad(*packages):
@@ -196,7 +198,9 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
     findings += [*packages, *pods]
     for unit in desired.units:
         state = actual.units[unit] or DcgmUnit()
-        runs, starts = _service(unit, state)
+        runs, starts = service_findings(unit, state, SERVICE, AT_BOOT, unit)
+        if unit == EXPORTER and runs.cause:
+            runs = replace(runs, cause=f"{runs.cause}; {_LOG}")
         shown = "changed since systemd read them" if state.outdated else "read"
         read = UNIT_FILES.compared(shown, "read", not state.outdated, of=unit)
         findings += (runs, starts, read)
@@ -262,19 +266,6 @@ def _units(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
         yield by_hand(item, _TWO.format(units=" ".join(running)))
 
 
-def _pods(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
-    pods = second_pods(desired, actual)
-    item = PODS.compared(", ".join(pods) or None, "none", not pods)
-    yield by_hand(item, _IN_PODS)
-
-
-def _service(unit: str, state: DcgmUnit) -> tuple[Finding, Finding]:
-    runs, starts = service_findings(unit, state, SERVICE, AT_BOOT, unit)
-    if unit == EXPORTER and runs.cause:
-        runs = replace(runs, cause=f"{runs.cause}; {_LOG}")
-    return runs, starts
-
-
 def _runs_by(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     """Judge by what the exporter runs: where it listens, and the rest of what it was started with."""
     to_be, runs = variables(desired.settings.exporter), dict(actual.variables)
@@ -319,18 +310,14 @@ def _health(actual: Dcgm) -> Iterator[Finding]:
     if found is None or not watched:
         return
     for each in found.incidents:
-        of = f"of {each.entity}: {each.system}"
-        yield _reported(of, each.value, _class_of(each.value), each.message or None, _LOOK)
+        yield _reported(each.value, f"of {each.entity}: {each.system}", each.message or None)
     if not found.incidents:
         good = found.overall == HEALTHY
         item = HEALTH.compared(found.overall, HEALTHY, good)
-        yield item if good else _reported(None, str(found.overall), _class_of(str(found.overall)), None, _LOOK)
+        yield item if good else _reported(str(found.overall))
 
 
-def _class_of(value: str) -> FindingClass:
-    return {HEALTHY: FindingClass.OK, WARNING: FindingClass.DRIFT}.get(value, FindingClass.ERROR)
-
-
-def _reported(of: str | None, shown: str, kind: FindingClass, cause: str | None, remedy: str) -> Finding:
+def _reported(value: str, of: str | None = None, cause: str | None = None) -> Finding:
     """Return a finding that is a person's: no run mends a GPU."""
-    return replace(HEALTH.finding(kind, shown, HEALTHY, of=of, cause=cause, remedy=remedy), by_person=True)
+    kind = {HEALTHY: FindingClass.OK, WARNING: FindingClass.DRIFT}.get(value, FindingClass.ERROR)
+    return replace(HEALTH.finding(kind, value, HEALTHY, of=of, cause=cause, remedy=_LOOK), by_person=True)

@@ -67,14 +67,14 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     """
     text = render(state.config_text, state.daemon_version or "", desired)
     writes = text != (state.config_text or "")
-    reasons = list(_differences(state, desired))
+    differences = list(_differences(state, desired))
     if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
         raise ConfigurationRefused(
             f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
             f"{', '.join(_FLAGS[flag] for flag in flags)} as well. Remedy: take the flag out of its unit (or of "
             "/etc/default/docker)"
         )
-    if not writes and (not reasons or not state.active):
+    if not writes and (not differences or not state.active):
         return None
     files = (WrittenFile(state.config_path, text),) if writes else ()
     expected = [f"{key}={value}" for key, value in wanted(desired).items()]
@@ -83,30 +83,23 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     ):
         expected.append(f"CDI={str(desired.cdi).lower()}")
     since = state.default_runtime or ""
-    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons), since)
+    return RuntimeChange(files, text if writes else None, tuple(expected), act(state, desired), since)
 
 
 def act(state: Docker, desired: Daemon) -> Act:
-    """Return what brings the daemon to what is asked."""
-    return _act(state, list(_differences(state, desired)))
-
-
-def _differences(state: Docker, desired: Daemon) -> Iterator[tuple[str, str | None, str]]:
-    """Yield (key, what the daemon says, what is asked)."""
-    said = effective(state)
-    for key, value in wanted(desired).items():
-        if said[key] != value:
-            yield key, said[key], value
-    if desired.cdi is not None and state.cdi is not None and state.cdi is not desired.cdi:
-        yield "CDI", str(state.cdi).lower(), str(desired.cdi).lower()
-
-
-def _act(state: Docker, reasons: list[tuple[str, str | None, str]]) -> Act:
-    if not state.active or not state.answers:
+    """Return what brings the daemon to what is desired."""
+    keys = list(_differences(state, desired))
+    if not state.active or not state.answers or not all(key.startswith(_RELOADED) for key in keys):
         return "restart"
-    if all(key.startswith(_RELOADED) for key, _, _ in reasons):
-        return "reload" if reasons else "nothing"
-    return "restart"
+    return "reload" if keys else "nothing"
+
+
+def _differences(state: Docker, desired: Daemon) -> Iterator[str]:
+    """Yield the keys of which the daemon does not say what is desired."""
+    said = effective(state)
+    yield from (key for key, value in wanted(desired).items() if said[key] != value)
+    if desired.cdi is not None and state.cdi is not None and state.cdi is not desired.cdi:
+        yield "CDI"
 
 
 _RESTARTS = "{containers} containers run, live-restore is off and disruption.allow is nothing"
@@ -150,8 +143,7 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     good = not bad(version) or (held is not None and actual.daemon_version is not None)
     runs, starts = service_findings("docker.service", actual, SERVICE, STARTS_AT_BOOT)
     # Recorded facts have no text, and files are judged in the version that is to come.
-    judged = decide_configuration if good and actual.config_text is not None else _forecast
-    own = judged(desired, actual)
+    own = decide_configuration(desired, actual, is_forecast=not good or actual.config_text is None)
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
         steps.append(Step("install docker", (version,), version.disruption or Disruption.nothing, held))
@@ -175,27 +167,21 @@ def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | Non
     return (version if waits is None else pending(version, waits)), waits
 
 
-def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
-    """Decide by what the daemon says alone; what becomes of its file is told when that is known."""
-    answers, waits = _answers(desired.daemon, actual), _all_waits(desired, actual)
-    if actual.masked and waits is None and bad(*answers):
-        refusal = masked_refusal("docker.service")
-        return Decision(tuple(by_hand(item, refusal) for item in answers), (), refusal)
-    if waits is not None:
-        answers = tuple(pending(item, waits) for item in answers)
-    steps = tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None))
-    is_unrecorded = actual.config_text is None and actual.daemon_version is not None and not steps
-    return Decision((*answers, unrecorded(CONFIGURATION)) if is_unrecorded else answers, steps)
+def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = False) -> Decision[RuntimeChange]:
+    """Return what is to be done about the configuration of an installed docker, by which its operation goes.
 
-
-def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
-    """Return what is to be done about the configuration of an installed docker, by which its operation goes."""
+    is_forecast: decide by what the daemon says alone; what becomes of its file is reported when that is known
+    """
     answers, waits = _answers(desired.daemon, actual), _all_waits(desired, actual)
-    to_come, refusal = _to_come(desired.daemon, actual)
-    if to_come is not None and actual.masked and waits is None and refusal is None:
+    to_come, refusal = (None, None) if is_forecast else _to_come(desired.daemon, actual)
+    changes = bool(bad(*answers)) if is_forecast else to_come is not None
+    if changes and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("docker.service")
     files: tuple[Finding, ...] = ()
-    if not bad(*answers) and (actual.answers or not actual.active):
+    if is_forecast:
+        if actual.config_text is None and actual.daemon_version is not None and not bad(*answers):
+            files = (unrecorded(CONFIGURATION),)
+    elif not bad(*answers) and (actual.answers or not actual.active):
         # For all that the daemon says: it starts by the file next.
         writes = to_come is not None and bool(to_come.files)
         files = (configuration(CONFIGURATION, actual.config_path if writes else None, refusal),)
@@ -252,19 +238,16 @@ def _steps(
 
 
 def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
-    disruption = restart_of(actual) if act(actual, daemon) == "restart" else Disruption.nothing
-    return tuple(_compared(daemon, actual, disruption))
-
-
-def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterator[Finding]:
     """Compare what the daemon says of itself with what is desired of its file."""
-    said = effective(actual)
-    for key, value in wanted(daemon).items():
-        if actual.active and not actual.answers:
-            remedy = f"look at `docker info` and `journalctl -u docker` on the node, and {RUN}"
-            yield _KEYS[key].not_known(value, "docker runs, and `docker info` gives no answer", remedy)
-            continue
-        yield _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
+    disruption = restart_of(actual) if act(actual, daemon) == "restart" else Disruption.nothing
+    said, remedy = effective(actual), f"look at `docker info` and `journalctl -u docker` on the node, and {RUN}"
+    found = [
+        _KEYS[key].not_known(value, "docker runs, and `docker info` gives no answer", remedy)
+        if actual.active and not actual.answers
+        else _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
+        for key, value in wanted(daemon).items()
+    ]
     if daemon.cdi is not None and actual.cdi is not None:
         switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi
-        yield CDI.compared(switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
+        found.append(CDI.compared(switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption))
+    return tuple(found)

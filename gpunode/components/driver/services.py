@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, RUN, by_hand
+from gpunode.base.comparison import BY_HAND, RUN, FindingMessage, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.components.runtime import MASKED, MEND_SERVICE, masked_refusal
-from gpunode.packages.driver_packages.names import is_imex
+from gpunode.packages.driver_packages.names import is_fabric_manager, is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
@@ -66,30 +66,32 @@ def services(
     packages: names of those that the driver comes with
     """
     if pci.fabric and actual.module_version is not None:
-        managers = actual.fabric_managers
-        yield FABRIC_MANAGER.compared(
-            ", ".join(managers) or None,
-            actual.module_version,
-            bool(managers) and all(versions.same(version, actual.module_version) for version in managers),
-            disruption=Disruption.restart,
-        )
+        yield _at_version(FABRIC_MANAGER, is_fabric_manager, actual, actual.module_version, Disruption.restart)
         yield _service(actual, "nvidia-fabricmanager")
     if pci.switch_managers and actual.module_version is not None:
         manager = dict(actual.packages).get("nvlsm")
         yield SUBNET_MANAGER.compared(manager, "any version", manager is not None)
         umad = pci.umad_loaded
         yield UMAD.compared("loaded" if umad else None, "loaded", umad)
-    if pci.reaches_other_machines and actual.module_version is not None:
-        imex = actual.imex
-        if imex or any(is_imex(name) for name in packages):
-            yield IMEX.compared(
-                ", ".join(imex) or None,
-                actual.module_version,
-                bool(imex) and all(versions.same(version, actual.module_version) for version in imex),
-            )
+    has_imex = any(is_imex(name) for name in (*dict(actual.packages), *packages))
+    if pci.reaches_other_machines and actual.module_version is not None and has_imex:
+        yield _at_version(IMEX, is_imex, actual, actual.module_version)
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
     if desired.persistenced and desired.source != "present" and actual.service("nvidia-persistenced"):
         yield _service(actual, "nvidia-persistenced")
+
+
+def _at_version(
+    message: FindingMessage,
+    is_one: Callable[[str], bool],
+    actual: DriverState,
+    version: str,
+    disruption: Disruption = Disruption.nothing,
+) -> Finding:
+    """Judge whether packages, chosen by their names, are there and of the module's version."""
+    found = [package_version for name, package_version in actual.packages if is_one(name)]
+    good = bool(found) and all(versions.same(each, version) for each in found)
+    return message.compared(", ".join(found) or None, version, good, disruption=disruption)
 
 
 def fabric_steps(found: Iterable[Finding], with_packages: bool) -> Iterator[Step[Any]]:

@@ -11,7 +11,7 @@ from gpunode.base.comparison import finding_message
 from gpunode.base.probe_output import repeated, timestamp, values
 from gpunode.base.reading import Reading
 from gpunode.packages.driver_packages.installed import pinned_by_apt
-from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_fabric_manager, is_imex
+from gpunode.packages.driver_packages.names import belongs, brings_kernels
 from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
 from gpunode.system.unit import is_masked, starts_at_boot
@@ -100,16 +100,6 @@ class DriverState(Reading):
     def module_flavour(self) -> str | None:
         """Return `open` or `proprietary` of the module on disk, by its licence (drivers.yaml, read_back)."""
         return {"Dual MIT/GPL": "open", "NVIDIA": "proprietary"}.get(self.module_license or "")
-
-    @property
-    def fabric_managers(self) -> tuple[str, ...]:
-        """Return the versions of fabric manager's packages, under any of its names."""
-        return tuple(version for name, version in self.packages if is_fabric_manager(name))
-
-    @property
-    def imex(self) -> tuple[str, ...]:
-        """Return the versions of IMEX' packages, under any of its names."""
-        return tuple(version for name, version in self.packages if is_imex(name))
 
     @property
     def ways(self) -> tuple[str, ...]:

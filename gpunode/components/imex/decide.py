@@ -134,7 +134,12 @@ def decide(desired: Desired, actual: Imex, driver: DriverState) -> Decision[Imex
     change = ImexChange(text_of(desired.settings) if bad(file) else None, stop, start=True)
     findings = (file, service, *running, *told)
     if _is_foreign(desired.settings, actual):
-        return _foreign(findings, done)
+        reason = (
+            f"{known().nodes_file} has another list of nodes, and is not of gpunode's making. Remedy: have "
+            "imex.domain, or imex.nodes, name all of them, or move the file away"
+        )
+        judged = tuple(by_hand(item, reason) if item in done else item for item in findings)
+        return Decision(judged, (), f"imex: {reason}")
     return _with_step(desired, findings, done, change, active=stop, boot=driver.reboot_pending)
 
 
@@ -171,15 +176,6 @@ def _is_foreign(settings: ImexSettings, actual: Imex) -> bool:
     lines = (actual.nodes or "").splitlines()
     named = any(line.strip() and not line.strip().startswith("#") for line in lines)
     return named and actual.record is None and actual.nodes != text_of(settings)
-
-
-def _foreign(findings: tuple[Finding, ...], done: tuple[Finding, ...]) -> Decision[ImexChange]:
-    reason = (
-        f"{known().nodes_file} has another list of nodes, and is not of gpunode's making. Remedy: have imex.domain, or "
-        "imex.nodes, name all of them, or move the file away"
-    )
-    told = tuple(by_hand(item, reason) if item in done else item for item in findings)
-    return Decision(told, (), f"imex: {reason}")
 
 
 def _file(settings: ImexSettings, actual: Imex) -> Finding:

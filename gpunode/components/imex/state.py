@@ -69,11 +69,12 @@ def parse_imex(lines: list[str]) -> Imex:
     record = texts.pop(RECORD, None)
     said = decoded(found, "answer")
     domain = None if said is None else _domain(said)
+    config = (line.partition("=") for line in repeated(lines, "config"))
     return Imex(
         unit=_unit(found["unit"], found.get("written")) if "unit" in found else None,
         nodes=next(iter(texts.values()), None),
         record=record,
-        config=tuple(_config(line) for line in repeated(lines, "config")),
+        config=tuple((key.strip(), value.strip()) for key, _, value in config),
         domain=domain,
         answer=None if domain is not None or said is None else " ".join(said.split())[:_SHOWN],
         channel0=found.get("channel0") == "yes",
@@ -85,11 +86,6 @@ def _unit(line: str, written: str | None) -> ImexUnit:
     stale = bool(started) and written is not None and timestamp(written) > seconds(started)
     masked = load == "masked" or is_masked(enabled)
     return ImexUnit(active == "active", starts_at_boot(enabled), masked, stale)
-
-
-def _config(line: str) -> tuple[str, str]:
-    key, _, value = line.partition("=")
-    return key.strip(), value.strip()
 
 
 def _domain(text: str) -> Domain | None:

@@ -142,8 +142,10 @@ def _with_step(
     done = bad(*findings)
     if to_come is None or not done:
         return Decision(findings)
-    waits = _waits(desired, actual)
-    if waits is not None:
+    waits = None
+    # A kubelet that starts admits its pods again.
+    if is_forbidden(Disruption.restart, desired.allowed, actual.pods):
+        waits = _PODS.format(pods=actual.pods)
         findings = tuple(pending(item, waits) for item in findings)
         done = bad(*findings)
     what = "write its configuration" if to_come.path or to_come.cleared else "have it read its files"
@@ -151,13 +153,6 @@ def _with_step(
         f"{what} and restart it", done, Disruption.restart, waits, to_come, felt=to_come.felt and actual.pods > 0
     )
     return Decision(findings, (step,))
-
-
-def _waits(desired: Desired, actual: Kubelet) -> str | None:
-    """Return why a restart waits: a kubelet that starts admits its pods anew."""
-    if not is_forbidden(Disruption.restart, desired.allowed, actual.pods):
-        return None
-    return _PODS.format(pods=actual.pods)
 
 
 def _is_ours(actual: Kubelet) -> bool:

@@ -98,23 +98,15 @@ def _counts(entry: Entry) -> Iterator[Mistake]:
     judged = {product: judge(product, entry.mig_devices) for product in products}
     if not products or any(each.verdict is not Verdict.NOT_PLACED for each in judged.values()):
         return
-    every = tables.mig().products
-    path = f"{entry.path}.mig-devices"
-    for name, count in entry.mig_devices.items():
-        instance = parse_profile(name).gpu_instance
-        if count and not any(instance == parse_profile(each) for row in products for each in every[row].profiles):
+    every, path = tables.mig().products, f"{entry.path}.mig-devices"
+    desired = {name: parse_profile(name).gpu_instance for name, count in entry.mig_devices.items() if count}
+    profiles = {product: set(map(parse_profile, every[product].profiles)) for product in products}
+    for name, instance in desired.items():
+        if not any(instance in each for each in profiles.values()):
             which = "no product" if len(products) == len(every) else f"none of {', '.join(products)}"
             yield Mistake(path, shown(name), f"{which} that gpunode knows has this profile", code=_NOWHERE)
             return
-    having = [
-        product
-        for product in products
-        if all(
-            any(parse_profile(name).gpu_instance == parse_profile(each) for each in every[product].profiles)
-            for name, count in entry.mig_devices.items()
-            if count
-        )
-    ]
+    having = [product for product in products if profiles[product].issuperset(desired.values())]
     why = f" ({having[0]}: {judged[having[0]].reason})" if having else ": none has all of these profiles"
     yield Mistake(path, None, f"no product that it is for can hold this layout{why}", code=_NOWHERE)
 

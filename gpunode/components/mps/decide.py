@@ -122,7 +122,9 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu], mps_pids: Sequenc
     gpus: as nvidia-smi lists them; mps_pids: process numbers of MPS daemons, of any origin
     """
     to_come = change(desired.daemons, desired.settings, actual, gpus)
-    findings = (*_findings(desired, actual, gpus, to_come), *_foreign(desired, actual), *_room(desired, gpus))
+    findings = (*_findings(desired, actual, gpus, to_come), *_foreign(desired, actual))
+    if _no_room(desired, gpus):
+        findings += (LIMITS.compared("more than a GPU has", "room for every client", False, of="memory limits"),)
     findings += tuple(_files(desired, actual, to_come, findings))
     if (refusal := _refusal(desired, actual, gpus)) is not None:
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
@@ -258,11 +260,6 @@ def _foreign(desired: Desired, actual: Mps) -> Iterator[Finding]:
         if path not in PATHS:
             to_be = AS_DESIRED if path in desired_files(desired.daemons, desired.settings, "") else "none"
             yield FILE.compared("somebody else's", to_be, False, of=path)
-
-
-def _room(desired: Desired, gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    if _no_room(desired, gpus):
-        yield LIMITS.compared("more than a GPU has", "room for every client", False, of="memory limits")
 
 
 def _no_room(desired: Desired, gpus: Sequence[Gpu]) -> str | None:

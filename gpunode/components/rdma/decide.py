@@ -123,8 +123,6 @@ def _rows(lines: list[str], key: str, width: int) -> Iterator[list[str]]:
 
 
 def _hexadecimal(pattern: re.Pattern[str], text: str) -> str:
-    if not text:
-        return ""
     match = pattern.fullmatch(text)
     # A device of another bus (Hyper-V's) has numbers of another kind there: it is no PCI device.
     return "" if match is None else match[1]

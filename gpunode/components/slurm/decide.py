@@ -285,15 +285,13 @@ def _gone(path: str, actual: Slurm) -> Finding:
 def _removal(actual: Slurm) -> Decision[SlurmChange]:
     """Return what takes gpunode's files away: none of a file that Slurm would miss at its next start."""
     ours = [path for path, text in actual.texts if text.startswith(OURS)]
-    findings, steps = [], []
-    for path in ours:
-        item = _gone(path, actual)
-        if not item.by_person:
-            removed = tuple(path for path in ours if not actual.included_in(path))
-            change = SlurmChange({}, removed, target=target_digest(str(False)))
-            steps.append(Step(f"remove {path}", (item,), Disruption.nothing, None, change))
-        findings.append(item)
-    return Decision(tuple(findings), tuple(steps))
+    removed = tuple(path for path in ours if not actual.included_in(path))
+    change, found = (
+        SlurmChange({}, removed, target=target_digest(str(False))),
+        {path: _gone(path, actual) for path in ours},
+    )
+    steps = (Step(f"remove {path}", (found[path],), Disruption.nothing, None, change) for path in removed)
+    return Decision(tuple(found.values()), tuple(steps))
 
 
 def _action(item: Finding) -> str:

@@ -43,15 +43,11 @@ DEVICE_LINKS = finding_message(
 )
 
 
-@dataclass(frozen=True)
-class Links:
-    """Hold the devices that are to get a link in /dev/char."""
-
-    devices: tuple[str, ...]
-
-
 def decide_links(actual: ContainerToolkit) -> Decision[Any]:
-    """Return what is to be done about links in /dev/char; their udev rule is an own file."""
+    """Return what is to be done about links in /dev/char; their udev rule is an own file.
+
+    A change is the devices that are to get a link.
+    """
     lacking = [f"none for {', '.join(actual.unlinked)}"] if actual.unlinked else []
     if not actual.link_rule:
         lacking.append("no udev rule")
@@ -59,7 +55,7 @@ def decide_links(actual: ContainerToolkit) -> Decision[Any]:
         "; ".join(lacking) or "all", "one in /dev/char for each device, and a udev rule", not lacking
     )
     action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
-    change = Links(actual.unlinked) if actual.unlinked else None
+    change = actual.unlinked or None
     return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
 
 
@@ -134,14 +130,8 @@ class Desired:
     family: str = "apt"
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """Hold the text that config.toml is to have."""
-
-    text: str
-
-
-Change = Configuration | Specification | Links
+# The text that config.toml is to have, the specification, or the devices that are to get a link.
+Change = str | Specification | tuple[str, ...]
 
 
 def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
@@ -273,7 +263,7 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
         return Decision((item,))
-    return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=Configuration(new)),))
+    return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=new),))
 
 
 def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:

@@ -78,7 +78,7 @@ class Cluster:
             pods = self.told("kubectl get pods", others.pods_on(self.kubernetes, name))
             stay = [each for each in sorted(others.leaving(sets, kept, None)) if others.left(pods, {each}, containers)]
             if stay:
-                return others.STAYS.format(sets=", ".join(map(str, stay)), node=name)
+                return others.STAYS.format(sets=", ".join(stay), node=name)
             going = () if drains else others.left(pods, others.leaving(sets, {**node.labels, **by}, kept))
             alone = () if drains else sorted({*others.left(pods, None, containers)} - {*going})
             if alone:

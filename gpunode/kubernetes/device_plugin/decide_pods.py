@@ -166,9 +166,8 @@ def decide_current(
     names = tuple(pod.name for pod in view.stale_plugins(sets, node, boot.recorded_at or 0))
     said = ", ".join(names)
     item = STALE_PODS.compared(said or None, "none", not names)
-    if not names:
-        return Decision((item,))
-    return Decision((item,), (Step(f"begin {said} anew", (item,), Disruption.nothing, change=names),))
+    step = Step(f"begin {said} anew", (item,), Disruption.nothing, change=names)
+    return Decision((item,), (step,) if names else ())
 
 
 OUTDATED_PODS = cluster_finding(
@@ -198,10 +197,8 @@ def decide_outdated(
     follows = label is not None and CONFIG in label.to_set and label.to_set[CONFIG] != node.labels.get(CONFIG)
     every = tuple(pod.name for pod in view.pods if pod.daemon_set in sets and pod.node == node.name and not pod.leaves)
     names = every if follows else outdated
-    if not names:
-        return Decision((found,))
     step = Step(f"begin {', '.join(names)} anew", bad(found), Disruption.nothing, change=names)
-    return Decision((found,), (step,))
+    return Decision((found,), (step,) if names else ())
 
 
 def sets_that_stay(settings: Settings, view: View) -> tuple[str, ...]:

@@ -220,18 +220,6 @@ def _is_gpunode_s(program: str, settings: Settings) -> bool:
     return settings.mig.config is not None or settings.mig.config_from_label
 
 
-@dataclass(frozen=True, order=True)
-class DaemonSet:
-    """Hold a DaemonSet's name."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        """Return namespace and name."""
-        return f"{self.namespace}/{self.name}"
-
-
 def taking(labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
     """Return the labels of gpunode's by which DaemonSets take a node, those that are off it for now included."""
     ours = owned(annotation)
@@ -244,22 +232,22 @@ def pods_on(kubernetes: KubernetesSettings, node: str) -> tuple[str, ...]:
     return kubectl(kubernetes, "get", "pods", "--all-namespaces", *here, "--output", "json")
 
 
-def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str] | None) -> frozenset[DaemonSet]:
-    """Return the DaemonSets that take a node with its labels `before`, and with those `after` no more.
+def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str] | None) -> frozenset[str]:
+    """Return the DaemonSets (NAMESPACE/NAME) that take a node with its labels `before`, and with those `after` no more.
 
     + text: what `others.asking` printed; after: None: whatever they do then
     """
     return told(text, "list of DaemonSets", lambda found: frozenset(_leaving(found["items"], before, after)))
 
 
-def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str] | None) -> Iterator[DaemonSet]:
+def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str] | None) -> Iterator[str]:
     for item in items:
         pod = item["spec"]["template"]["spec"]
         if selected(pod, before) and (after is None or not selected(pod, after)):
-            yield DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
+            yield f"{item['metadata']['namespace']}/{item['metadata']['name']}"
 
 
-def left(text: str, sets: Collection[DaemonSet] | None, containers: Collection[str] = ("",)) -> tuple[str, ...]:
+def left(text: str, sets: Collection[str] | None, containers: Collection[str] = ("",)) -> tuple[str, ...]:
     """Return the pods of these DaemonSets, None: all pods, as NAMESPACE/NAME; `text` is what `pods_on` printed.
 
     + containers: how the ID of one of a pod's containers begins
@@ -267,11 +255,11 @@ def left(text: str, sets: Collection[DaemonSet] | None, containers: Collection[s
     return told(text, "list of pods", lambda found: tuple(_left(found["items"], sets, tuple(containers))))
 
 
-def _left(items: Any, sets: Collection[DaemonSet] | None, containers: tuple[str, ...]) -> Iterator[str]:
+def _left(items: Any, sets: Collection[str] | None, containers: tuple[str, ...]) -> Iterator[str]:
     for item in items:
         metadata, states = item["metadata"], (item.get("status") or {}).get("containerStatuses") or [{}]
         ids = (str(each.get("containerID")).rpartition("/")[2] for each in states)
         owners = (each for each in metadata.get("ownerReferences") or [] if each["kind"] == "DaemonSet")
-        is_one = sets is None or any(DaemonSet(metadata["namespace"], each["name"]) in sets for each in owners)
+        is_one = sets is None or any(f"{metadata['namespace']}/{each['name']}" in sets for each in owners)
         if is_one and any(each.startswith(containers) for each in ids):
             yield f"{metadata['namespace']}/{metadata['name']}"
