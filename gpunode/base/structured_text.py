@@ -191,7 +191,9 @@ def check_yaml(text: str, largest: int = FILE, *, unique: bool = False) -> None:
                 if plain and lines is not None and len(event.value) > 18 and _LONG_KEY.fullmatch(event.value):
                     long_keys += 1
                     if long_keys > _MOST_LONG_KEYS:
-                        raise TextLimitError(f"more than {_MOST_LONG_KEYS} keys that are numbers of over 18 digits", line)
+                        raise TextLimitError(
+                            f"more than {_MOST_LONG_KEYS} keys that are numbers of over 18 digits", line
+                        )
                 if unique and lines is not None:
                     key = event.tag or resolve(yaml.ScalarNode, event.value, event.implicit), event.value
                     if key in lines:
