@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,19 +117,26 @@ def opened(config: Gate, name: str) -> bool:
 def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Ask the API server, and nobody that it points to; raise Later.
 
-    A socket's timeout counts for one read; a thread can be left at any moment.
+    A socket's timeout counts for one read; a thread can be left at any moment, and ends with its socket.
     """
     ended: list[dict[str, Any] | Later] = []
-    thread = threading.Thread(target=lambda: ended.append(_asked(config, method, path, change)), daemon=True)
+    sockets: list[socket.socket] = []
+    thread = threading.Thread(target=lambda: ended.append(_asked(config, method, path, change, sockets)), daemon=True)
     thread.start()
     thread.join(SECONDS)
+    if not ended:
+        for each in sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
     answer = ended[0] if ended else Later(f"{config.server} has not answered {method} {path} within {SECONDS:.0f} s")
     if isinstance(answer, Later):
         raise answer
     return answer
 
 
-def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None) -> dict[str, Any] | Later:
+def _asked(
+    config: Gate, method: str, path: str, change: Mapping[str, Any] | None, sockets: list[socket.socket]
+) -> dict[str, Any] | Later:
     where = urlsplit(config.server)
     try:
         token = Path(config.token).read_text(encoding="ascii").strip()
@@ -137,6 +145,8 @@ def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | Non
         headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         if change is not None:
             headers["Content-Type"] = "application/merge-patch+json"
+        connection.connect()
+        sockets.append(connection.sock)
         connection.request(method, path, None if change is None else json.dumps(change), headers)
         answer = connection.getresponse()
         text = answer.read(_MOST)

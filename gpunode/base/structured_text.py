@@ -37,7 +37,13 @@ _LONGEST_NUMBER = 256
 # Floating-point numbers end at 1024 bits.
 _MOST_BITS = 768
 _NUMBER = re.compile(r"[-+]?[0-9._:]*")
+# Python's hash of an integer is its rest by 2**61 - 1: keys of one rest take time by the square of their count.
+_LONG_KEY, _MOST_LONG_KEYS = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]*|(?:0b)?[0-9._:]*)"), 1_000
 _DOTS, _DOTS_IN_A_LINE = 20_000, 1_000
+# tomllib walks through the whole header of a table for each line below it: dots of the longest header times lines.
+_STEPS = 1 << 20
+# libyaml compares each declared prefix with all before it, and writes it into every tag that uses it.
+_TAG_DIRECTIVE = re.compile("(?:^|[\r\n\x85\u2028\u2029])\ufeff?%TAG")
 
 
 class TextError(ParseError):
@@ -108,9 +114,14 @@ def load_documents(text: str, largest: int = FILE, *, unique: bool = False) -> l
 def load_toml(text: str, largest: int = FILE) -> dict[str, Any]:
     """Return what a TOML document says; raise TextError."""
     _check_size(text, largest)
-    dots = 0
+    dots = longest = steps = 0
     for number, line in enumerate(text.split("\n"), 1):
         dots += (here := line.count("."))
+        # A line of a string may begin like a header: the longest one counts to the end.
+        longest = max(longest, here) if line.lstrip().startswith("[") else longest
+        steps += longest
+        if steps > _STEPS:
+            raise TextLimitError("a header with too many dots for the lines below it", number)
         if here > _DOTS_IN_A_LINE or dots > _DOTS:
             raise TextLimitError(f"more than {_DOTS_IN_A_LINE} dots in one line, or {_DOTS} in all", number)
     with _refusals():
@@ -140,7 +151,10 @@ def check_yaml(text: str, largest: int = FILE, *, unique: bool = False) -> None:
     import yaml  # late: most commands and nodes need none
 
     _check_size(text, largest)
+    if _TAG_DIRECTIVE.search(text):
+        raise TextLimitError("a %TAG directive, which gpunode does not read")
     most, count = largest // _CHARACTERS_OF_A_VALUE, 0
+    long_keys = 0
     sizes: dict[str, int] = {}
     around: list[_Collection] = []
     resolve: Any = yaml.resolver.Resolver().resolve
@@ -174,6 +188,12 @@ def check_yaml(text: str, largest: int = FILE, *, unique: bool = False) -> None:
                 plain = event.tag is not None or event.implicit[0]
                 if plain and len(event.value) > _LONGEST_NUMBER and _NUMBER.fullmatch(event.value):
                     raise TextLimitError(f"a number of more than {_LONGEST_NUMBER} characters", line)
+                if plain and lines is not None and len(event.value) > 18 and _LONG_KEY.fullmatch(event.value):
+                    long_keys += 1
+                    if long_keys > _MOST_LONG_KEYS:
+                        raise TextLimitError(
+                            f"more than {_MOST_LONG_KEYS} keys that are numbers of over 18 digits", line
+                        )
                 if unique and lines is not None:
                     key = event.tag or resolve(yaml.ScalarNode, event.value, event.implicit), event.value
                     if key in lines:

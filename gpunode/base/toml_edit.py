@@ -19,8 +19,8 @@ from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 BOM = "\ufeff"
 # What stands for a byte that is not UTF-8 in a text that was read from a node (gpunode/base/probe_output.py).
 NO_UTF8 = "\ufffd"
-# tomlkit takes some 20 µs for each character.
-LARGEST_EDITED = 256 << 10
+# tomlkit takes some 20 µs for each character, and the square of the number of dotted keys in a table.
+LARGEST_EDITED = 64 << 10
 
 
 def not_utf8(text: str) -> str | None:

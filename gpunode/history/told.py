@@ -235,6 +235,8 @@ def _hosts(name: str, host: Mapping[str, Any], at: datetime, is_apply: bool) -> 
 
 def _time(text: str) -> datetime:
     at = datetime.fromisoformat(text)
+    if at.year < 1970:
+        raise ValueError(f"{text} is a time before 1970")
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).replace(microsecond=0)
 
 

@@ -9,7 +9,7 @@
 command -v flock > /dev/null || { echo 'flock: not found' >&2; exit 75; }
 mkdir -p "${lock%/*}"
 umask 077
-is_current() { [ "$(stat -Lc %d:%i /proc/self/fd/9)" = "$(stat -c %d:%i "$lock")" ]; }
+is_current() { [ "$(stat -Lc %d:%i /proc/self/fd/9)" = "$(stat -Lc %d:%i "$lock")" ]; }
 # The kernel says which processes hold the lock. The file names the last run, which may have ended, and a user who
 # opened a file of mode 0644 from an older gpunode can hold its lock for ever.
 read_holder() {

@@ -248,16 +248,21 @@ def test_an_answer_that_is_no_node_is_looked_at_again_later(
         gate.opened(api.config, "gpu-1")
 
 
-@pytest.mark.parametrize("part", [b"HTTP/1.1 100 Continue\r\n\r\n", b"X"])
+@pytest.mark.parametrize("part", [b"HTTP/1.1 100 Continue\r\n\r\n", b"X", b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"])
 def test_an_answer_has_its_seconds_as_a_whole(
     api: Api, certificate: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
     monkeypatch.setattr(gate, "SECONDS", 0.4)
+    asking: list[threading.Thread] = []
+    by_thread = gate._asked
+    monkeypatch.setattr(gate, "_asked", lambda *given: asking.append(threading.current_thread()) or by_thread(*given))
     with dripping(certificate / "ca.pem", certificate / "key.pem", b"", part) as port:
         began = monotonic()
         with pytest.raises(Later):
             gate.opened(replace(api.config, server=f"https://127.0.0.1:{port}"), "gpu-1")
         assert monotonic() - began < 5
+        asking[0].join(5)
+        assert not asking[0].is_alive()
 
 
 @pytest.mark.parametrize("text", [None, "", "[" * 100_000, '{"server": 5}', "\0"])

@@ -94,6 +94,12 @@ def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, sco
     assert host.is_understood == (scope not in (Scope.NOTHING, Scope.ANSWERED))
 
 
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_at_the_ends_of_the_calendar_is_none(at: str) -> None:
+    with pytest.raises(NoDocumentError):
+        told({**document(0, {"gpu-1": GOOD}), "at": at})
+
+
 KEYS = ["at", "hosts", "gpunode", "exit_code", "findings", "component", "class", "what"]
 
 

@@ -89,6 +89,13 @@ def test_the_lock_is_held_until_the_connection_ends(lock: Path, monkeypatch: pyt
     assert is_free(lock)
 
 
+def test_a_lock_that_root_linked_to_another_place_is_taken(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock.parent.mkdir()
+    lock.symlink_to(lock.parent / "elsewhere")
+    with running(monkeypatch):
+        assert node_lock.refusal() is None and not is_free(lock)
+
+
 def test_another_run_is_refused_by_name_until_the_first_has_ended(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(monkeypatch) as host:
         assert node_lock.refusal() is None
