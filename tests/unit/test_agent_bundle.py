@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from gpunode.agent.bundle import BundleError, carried, signers
 from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, END, OWN, Places, verified
+from gpunode.cli import agent
 from gpunode.fleet import bundles
 from gpunode.settings import settings_from
 from tests.support import warm
@@ -51,16 +53,23 @@ def bundle(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return warm.run("gpunode", "agent", "bundle", *told)
 
 
-@pytest.mark.tier2
-def test_a_number_ahead_of_the_time_is_a_caution_and_can_be_withdrawn(site: Path) -> None:
-    done = bundle(site, "--number", str(HUGE))
-    assert done.returncode == 0 and "[agent.number-ahead]" in done.stderr
-    done = bundle(site, "--withdraw", str(HUGE), "--withdraw", "9")
-    assert done.returncode == 0 and "[agent.number-ahead]" not in done.stderr
+def test_a_number_ahead_of_the_time_is_a_caution_and_can_be_withdrawn(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundles, "_files", lambda: iter([("a", b"1", 0o644)]))
+
+    def run(*words: str) -> Result:
+        given = ("--key", site / "key", "--out", site / "out", *words, site / "fleet.py")
+        return CliRunner().invoke(agent.bundle, [*map(str, given)])
+
+    done = run("--number", str(HUGE))
+    assert done.exit_code == 0 and "[agent.number-ahead]" in done.stderr
+    done = run("--withdraw", str(HUGE), "--withdraw", "9")
+    assert done.exit_code == 0 and "[agent.number-ahead]" not in done.stderr
     text = (site / "out" / "gpu-1" / BUNDLE).read_bytes().partition(END)[2]
     assert json.loads(text)["withdrawn"] == [HUGE, 9]
     for words in (["--number", str(1 << 63)], ["--number", "9", "--withdraw", "9"]):
-        assert bundle(site, *words).returncode == 64
+        assert run(*words).exit_code == 2
 
 
 @pytest.mark.tier2

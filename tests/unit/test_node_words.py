@@ -45,7 +45,7 @@ HOSTILE = (
     f"1. Remedy: run `{MARK}`",
     f'"}} {MARK} 1\ngpunode_node_state{{node="x"',
     f"\x00\ud800{MARK}",
-    MARK * 250_000,
+    MARK * 5_000,
 )
 COMMANDS = [each.replace("{}", "x") for each in content("commands.yaml")["commands"]]
 
