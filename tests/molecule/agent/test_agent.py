@@ -244,16 +244,9 @@ HARMS = {
         f"head -c 1M /dev/zero > {PLACES.state}/file",
         None,
     ),
-    # tests/unit/test_agent_pull.py damages the like of these.
-    "zeros": (f"head -c 20 /dev/zero > {PRIVATE}/state.json", 0),
-    "a folder for the copy": (f"rm {PRIVATE}/state-copy.json; mkdir {PRIVATE}/state-copy.json", 0),
-    "brackets": (f"head -c 100000 /dev/zero | tr '\\0' '[' > {PLACES.config}", 0),
-    "no configuration": (f"rm {PLACES.config}", 0),
-    "no templates": (f"rm -r {PLACES.programs}/*/site-packages/gpunode/templates", 0),
     "a file for a folder": (f"rm -r {PRIVATE}/run; touch {PRIVATE}/run", 0),
     "a folder for the report": (f"rm {PLACES.report}; mkdir -p {PLACES.report}/folder", 0),
     "no ssh-keygen": ("mv /usr/bin/ssh-keygen /root", 3),
-    "no keys": (f": > {PLACES.signers}", 3),
 }
 
 
