@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.agent.files import LEFT, PLACES, PROGRAM, SERVICE, TIMER
+from gpunode.agent.files import LEFT, PLACES, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -24,7 +24,6 @@ from gpunode.system.running_boot import RECORD
 from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, pulled, site
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, thinned, third_tier
 from tests.support.dask_cluster import BINARIES, until
-from tests.support.slow_server import dripping
 
 # Fixtures.
 __all__ = ["site"]
@@ -206,31 +205,6 @@ def test_a_lock_of_a_user_without_root_stops_no_pull(site: Site, nodes: tuple[No
     assert f"of user {held_by_eve}," in said(node) and out(node, f"stat -c '%a %U' {PLACES.lock}") == "600 root"
     # She still holds the lock of the file that is no longer there.
     assert out(node, "systemctl is-active eve") == "active"
-
-
-@third_tier
-def test_a_lock_of_a_user_without_root_stops_no_push(site: Site, nodes: tuple[Node, ...], held_by_eve: str) -> None:
-    (node,) = nodes
-    out(node, "systemctl stop containerd")
-    with began(site) as push:
-        _, words = push.communicate(timeout=SECONDS)
-    assert push.returncode == 0 and f"of user {held_by_eve}," in words, words
-
-
-def test_a_server_that_sends_a_byte_now_and_then_is_reported_in_time(site: Site, nodes: tuple[Node, ...]) -> None:
-    (node,) = nodes
-    # Three seconds instead of a minute.
-    out(node, f"cp -p {PROGRAM} {PLACES.config} /root; sed -i 's/512 << 20, 60.0,/512 << 20, 3.0,/' {PROGRAM}")
-    here = site.source.split("/")[2].split(":")[0]
-    with dripping(site.folder / "tls.pem", site.folder / "tls.key", b"", b"X", here) as port:
-        out(node, f"sed -i 's|{site.source}|https://{here}:{port}|' {PLACES.config}")
-        began_at = time.monotonic()
-        report = pulled(node)
-        assert time.monotonic() - began_at < 30
-    out(node, f"cp -p /root/pull.py {PROGRAM}; cp -p /root/agent.json {PLACES.config}")
-    assert (codes(report), report["exit_code"]) == (["agent.not-fetched"], 3)
-    assert command("gpunode", "agent", "collect", site.inventory).code == 1
-    assert pulled(node)["exit_code"] == 0
 
 
 PRIVATE = f"{PLACES.private}"
