@@ -1,4 +1,4 @@
-"""An SSH server that harms whoever connects: it sends without end, or one byte at a time.
+"""An SSH server that sends without end to each client that connects.
 
 Run as a program: HOST_KEY_FILE MODE...; it prints a port on 127.0.0.1 for each mode, and serves until it is killed.
 """
@@ -14,9 +14,6 @@ from collections.abc import Callable
 
 import paramiko
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
-
-# What a command prints again and again; the streams that it is printed on.
-FLOODS = {"lines": b"x\n" * 8192, "one-line": b"x" * 16384, "stderr": b"x\n" * 8192, "large-lines": b"x" * 9999 + b"\n"}
 
 
 class Server(paramiko.ServerInterface):
@@ -53,10 +50,9 @@ class Server(paramiko.ServerInterface):
             if self._mode == "window":
                 # Data beyond the window, which an honest server never sends.
                 channel.out_window_size = 1 << 40
-            send = channel.sendall_stderr if self._mode == "stderr" else channel.sendall
             # A gigabyte.
             for _ in range(65536):
-                send(FLOODS.get(self._mode, FLOODS["one-line"]))
+                channel.sendall(b"x" * 16384)
             channel.send_exit_status(0)
             channel.close()
 
@@ -67,45 +63,13 @@ def zeros(connection: socket.socket) -> None:
         connection.sendall(bytes(65536))
 
 
-def banners(connection: socket.socket) -> None:
-    """Send lines in front of the server's identification, without end."""
-    while True:
-        connection.sendall(b"hello\r\n" * 1000)
-
-
-def slow_banner(connection: socket.socket) -> None:
-    """Send a first line, one byte per second."""
-    while True:
-        connection.sendall(b"x")
-        time.sleep(1)
-
-
-def slow(connection: socket.socket) -> None:
-    """Send the key exchange one byte per second."""
-    connection.sendall(b"SSH-2.0-slow\r\n")
-    for byte in (20000).to_bytes(4, "big") + bytes(20000):
-        connection.sendall(bytes([byte]))
-        time.sleep(1)
-
-
 def large_packet(connection: socket.socket) -> None:
     """Announce a packet of 4 GB, and send it."""
     connection.sendall(b"SSH-2.0-large\r\n" + (0xFFFFFFF4).to_bytes(4, "big"))
     zeros(connection)
 
 
-def ignored(connection: socket.socket) -> None:
-    """Send messages that are to be ignored, without end."""
-    packet = (12).to_bytes(4, "big") + bytes([4, 2, *bytes(10)])
-    connection.sendall(b"SSH-2.0-ignored\r\n")
-    while True:
-        connection.sendall(packet * 4096)
-
-
-RAW: dict[str, Callable[[socket.socket], None]] = {
-    "zeros": zeros, "banners": banners, "slow-banner": slow_banner, "slow": slow, "large-packet": large_packet,
-    "ignored": ignored,
-}  # fmt: skip
+RAW: dict[str, Callable[[socket.socket], None]] = {"zeros": zeros, "large-packet": large_packet}
 
 
 def serve(mode: str, key: paramiko.PKey, connection: socket.socket) -> None:

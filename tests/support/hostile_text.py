@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -103,14 +101,16 @@ def _helm(text: str) -> str:
 
 
 def _history() -> int:
+    from click.testing import CliRunner
+
+    from gpunode.cli import gpunode
+
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         with report.open("wb") as file:
             file.truncate(4 << 30)
-        words = [sys.executable, "-c", "from gpunode.cli import main; main()", "history", "import", str(report)]
-        return subprocess.run(
-            words, capture_output=True, check=False, env={**os.environ, "GPUNODE_HISTORY": f"{folder}/history.db"}
-        ).returncode
+        history = {"GPUNODE_HISTORY": f"{folder}/history.db"}
+        return CliRunner().invoke(gpunode, ["history", "import", str(report)], env=history).exit_code
 
 
 CASES: dict[str, Callable[[], Any]] = {

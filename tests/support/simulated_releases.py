@@ -75,7 +75,7 @@ def releases(folder: Path, stored: Sequence[Stored], live: Sequence[dict[str, An
             self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     kubeconfig = folder / "kubeconfig"
     cluster = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
     content = {

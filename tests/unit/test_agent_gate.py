@@ -98,7 +98,7 @@ def api(certificate: Path, tmp_path: Path) -> Iterator[Api]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "ca.pem", certificate / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     (tmp_path / "token").write_text("secret-of-the-gate\n")
     found = Api(f"https://127.0.0.1:{server.server_port}", certificate / "ca.pem", tmp_path / "token")
     found.taints["gpu-1"] = [OTHER, OURS]
@@ -179,7 +179,10 @@ def test_a_taint_that_somebody_sets_meanwhile_is_not_lost(api: Api, report: Path
     assert unnamed(said[0], "409") == []
 
 
-def test_it_gives_up_after_an_hour_so_that_the_unit_tells_it(api: Api, report: Path) -> None:
+def test_it_gives_up_after_an_hour_so_that_the_unit_tells_it(
+    api: Api, report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "PAUSE", 600)
     api.taints.clear()
     time = Time()
     assert ended(api, report, time)[0] == 1 and gate.PATIENCE < time.now < gate.PATIENCE + 3 * gate.PAUSE

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from gpunode.fleet.engine import work
 from gpunode.fleet.run.child import ended_with_us
 from tests.support.answering import answering
 from tests.support.one_document import CHECKOUT, silent
+from tests.support.rollout_command import until
 
 __all__ = ["silent"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -165,15 +166,8 @@ def test_a_run_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
         "child.run([sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(9)'], files, 'it', 1, {})\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, tmp_path]) as command:
-        _wait(lambda: (tmp_path / "printed").is_file() and (tmp_path / "printed").stat().st_size > 0)
+        until(lambda: (tmp_path / "printed").is_file() and (tmp_path / "printed").stat().st_size > 0)
         (run,) = psutil.Process(command.pid).children()
         command.kill()
     # Its parent is gone, and it may be a zombie until somebody waits for it.
-    _wait(lambda: not run.is_running() or run.status() == psutil.STATUS_ZOMBIE)
-
-
-def _wait(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not run.is_running() or run.status() == psutil.STATUS_ZOMBIE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,10 @@ HOSTILE = (
     f"1. Remedy: run `{MARK}`",
     f'"}} {MARK} 1\ngpunode_node_state{{node="x"',
     f"\x00\ud800{MARK}",
-    MARK * 250_000,
+    MARK * 5_000,
 )
+# All of it, for what takes a while.
+EVERYTHING = "".join(HOSTILE)
 COMMANDS = [each.replace("{}", "x") for each in content("commands.yaml")["commands"]]
 
 
@@ -60,7 +63,7 @@ def with_words(reading: Any, words: str) -> Any:
     return words if type(reading) is str else reading
 
 
-def nodes(words: str) -> Iterator[Any]:
+def nodes(words: str = EVERYTHING) -> Iterator[Any]:
     """Yield the good node with the words in every text of one of its readings."""
     for each in fields(GOOD):
         reading = getattr(GOOD, each.name)
@@ -74,14 +77,11 @@ def everywhere(words: str) -> Finding:
     return Finding(finding_class=FindingClass.DRIFT, **texts)  # type: ignore[arg-type]
 
 
-def judged(words: str) -> list[Finding]:
-    found = [everywhere(words)]
-    for node in nodes(words):
-        try:
-            found += judge(SETTINGS, node)
-        except Exception:  # It is that node's finding, see gpunode.fleet.drift.contained_report.
-            continue
-    return found
+def judged() -> Iterator[Finding]:
+    for node in nodes():
+        # It is that node's finding, see gpunode.fleet.drift.contained_report.
+        with suppress(Exception):
+            yield from judge(SETTINGS, node)
 
 
 def is_harmless(text: str, lines: int = 1) -> bool:
@@ -96,10 +96,10 @@ def is_own(command: str) -> bool:
     return command.startswith(own) or commands_of(f"`{command}`") == (command,)
 
 
-@pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("words", (*HOSTILE, EVERYTHING), ids=range(len(HOSTILE) + 1))
 def test_words_of_a_node_are_no_command_and_draw_no_line(words: str, tmp_path: Path) -> None:
-    findings = judged(words)
-    assert any(MARK in str(item) for item in findings[1:])
+    findings = [everywhere(words), *(judged() if words == EVERYTHING else ())]
+    assert words != EVERYTHING or any(MARK in str(item) for item in findings[1:])
     for item in findings:
         texts = [text for text in item.to_json().values() if isinstance(text, str)]
         assert all(is_harmless(text) and len(text) < 4_200 for text in texts)
@@ -124,18 +124,17 @@ def test_words_of_a_node_are_no_command_and_draw_no_line(words: str, tmp_path: P
     assert is_harmless(end, end.count("\n") + 1)
 
 
-@pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_plan_has_them_as_data(words: str) -> None:
-    for node in nodes(words):
-        try:
-            found = plan(SETTINGS, node)
-        except Exception:
-            continue
-        text = plan_text({"gpu-1": found})
-        assert is_harmless(text, text.count("\n") + 1)
-    odd = Plan((Refusal(words, words, words, words, words),), (), ())
-    text = plan_text({"gpu-1": odd})
-    assert is_harmless(text, 4) and odd.to_json()["refusals"][0]["commands"] == []
+def test_a_plan_has_them_as_data() -> None:
+    plans = []
+    for node in nodes():
+        with suppress(Exception):
+            plans.append(plan(SETTINGS, node))
+    texts = [plan_text({"gpu-1": each}) for each in plans]
+    assert any(MARK in text for text in texts) and all(is_harmless(text, text.count("\n") + 1) for text in texts)
+    for words in HOSTILE:
+        odd = Plan((Refusal(words, words, words, words, words),), (), ())
+        text = plan_text({"gpu-1": odd})
+        assert is_harmless(text, 4) and odd.to_json()["refusals"][0]["commands"] == []
 
 
 @pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))

@@ -137,6 +137,14 @@ def test_a_server_that_breaks_ssh_s_limits_ends_its_connection() -> None:
             connecting.feed(type(channel)._feed, channel, bytes(100))
 
 
+# In the inventory: a megabyte instead of sixteen.
+SMALLER = """
+from contextvars import ContextVar
+from gpunode.base import command_output
+command_output._limit = ContextVar("output_limit", default=(1 << 20, False))
+"""
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, int]]]:
     """Yield a folder with keys, and the port of a server for each way of harming."""
@@ -164,7 +172,8 @@ def test_hosts_that_send_without_end_fail_alone(hostile: tuple[Path, dict[str, i
         "ssh_strict_host_key_checking": "no", "ssh_known_hosts_file": str(tmp_path / "known"),
     }  # fmt: skip
     hosts = [(mode, {"ssh_hostname": "127.0.0.1", "ssh_port": port}) for mode, port in {**ports, "gone": 1}.items()]
-    (tmp_path / "fleet.py").write_text(f"gpus = ({[*hosts, ('proxy', {}), ('jump', {})]!r}, {shared!r})\n")
+    inventory = f"{SMALLER}\ngpus = ({[*hosts, ('proxy', {}), ('jump', {})]!r}, {shared!r})\n"
+    (tmp_path / "fleet.py").write_text(inventory)
     done = warm.run("gpunode", "drift", "--json", tmp_path / "fleet.py", timeout=60)
     rows = json.loads(done.stdout.splitlines()[-1])["hosts"]
     found = {name: {item["code"] for item in row["findings"]} for name, row in rows.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ PARSERS = {
     "tomlkit.loads", "tomlkit.parse", "pickle.load", "pickle.loads", "ElementTree.fromstring", "ElementTree.parse",
     "ElementTree.iterparse",
 }  # fmt: skip
+_NAMES = re.compile(rf"\b({'|'.join(each.rpartition('.')[2] for each in PARSERS)}|\w*SafeLoader)\b")
 OWN, ON_NODE, WORKER = "a text of gpunode's own", "alone on the node, without this package", "an answer of the engine"
 CHECKED = "read within the limits first"
 LISTED = {
@@ -65,9 +67,10 @@ LISTED = {
 
 def _parsers(path: Path) -> Iterator[str]:
     text = path.read_text()
-    for node in ast.walk(ast.parse(text)) if any(name.partition(".")[0] in text for name in PARSERS) else ():
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in PARSERS:
-            yield ast.unparse(node)
+    for node in ast.walk(ast.parse(text)) if _NAMES.search(text) else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if (name := f"{node.value.id}.{node.attr}") in PARSERS:
+                yield name
         elif isinstance(node, ast.ClassDef):
             yield from (name for each in node.bases if (name := ast.unparse(each)).endswith("SafeLoader"))
         elif isinstance(node, ast.ImportFrom):

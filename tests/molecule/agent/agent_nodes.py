@@ -71,7 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.pem", folder / "tls.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     inventory = inventory_with(folder, {"gpu-1": ASKED})
     yield Site(folder, inventory, f"https://{here}:{server.server_port}")
     server.shutdown()

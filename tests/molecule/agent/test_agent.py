@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.agent.files import LEFT, PLACES, PROGRAM, SERVICE, TIMER
+from gpunode.agent.files import LEFT, PLACES, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.system.running_boot import RECORD
 from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, pulled, site
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, third_tier
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, thinned, third_tier
 from tests.support.dask_cluster import BINARIES, until
-from tests.support.slow_server import dripping
 
 # Fixtures.
 __all__ = ["site"]
@@ -208,59 +207,26 @@ def test_a_lock_of_a_user_without_root_stops_no_pull(site: Site, nodes: tuple[No
     assert out(node, "systemctl is-active eve") == "active"
 
 
-def test_a_lock_of_a_user_without_root_stops_no_push(site: Site, nodes: tuple[Node, ...], held_by_eve: str) -> None:
-    (node,) = nodes
-    out(node, "systemctl stop containerd")
-    with began(site) as push:
-        _, words = push.communicate(timeout=SECONDS)
-    assert push.returncode == 0 and f"of user {held_by_eve}," in words, words
-
-
-@pytest.mark.parametrize("part", [b"HTTP/1.1 100 Continue\r\n\r\n", b"X"], ids=["continue", "header"])
-def test_a_server_that_sends_a_byte_now_and_then_is_reported_in_time(
-    site: Site, nodes: tuple[Node, ...], part: bytes
-) -> None:
-    (node,) = nodes
-    assert pulled(node)["exit_code"] == 0
-    # Three seconds instead of a minute.
-    out(node, f"cp -p {PROGRAM} {PLACES.config} /root; sed -i 's/512 << 20, 60.0,/512 << 20, 3.0,/' {PROGRAM}")
-    here = site.source.split("/")[2].split(":")[0]
-    with dripping(site.folder / "tls.pem", site.folder / "tls.key", b"", part, here) as port:
-        out(node, f"sed -i 's|{site.source}|https://{here}:{port}|' {PLACES.config}")
-        began_at = time.monotonic()
-        report = pulled(node)
-        assert time.monotonic() - began_at < 30
-    out(node, f"cp -p /root/pull.py {PROGRAM}; cp -p /root/agent.json {PLACES.config}")
-    assert (codes(report), report["exit_code"]) == (["agent.not-fetched"], 3)
-    assert command("gpunode", "agent", "collect", site.inventory).code == 1
-    assert pulled(node)["exit_code"] == 0
-
-
 PRIVATE = f"{PLACES.private}"
 
 
-@pytest.mark.parametrize(
-    ("harm", "status"),
-    [
-        (f"head -c 20 /dev/zero > {PRIVATE}/state.json", 0),
-        (f"rm {PRIVATE}/state-copy.json; mkdir {PRIVATE}/state-copy.json", 0),
-        (f"head -c 100000 /dev/zero | tr '\\0' '[' > {PLACES.config}", 0),
-        (f"rm {PLACES.config}", 0),
-        (f"truncate -s 0 {PLACES.programs}/*/site-packages/pyinfra/__init__.py", 0),
-        (f"rm -r {PLACES.programs}/*/site-packages/gpunode/templates", 0),
-        (f"rm -r {PRIVATE}/run; touch {PRIVATE}/run", 0),
-        (f"rm {PLACES.report}; mkdir -p {PLACES.report}/folder", 0),
-        ("mv /usr/bin/ssh-keygen /root", 3),
-        (f": > {PLACES.signers}", 3),
-        (f": > {PRIVATE}/state.json; : > {PRIVATE}/state-copy.json", 3),
-        (f"mount -t tmpfs -o size=16k full {PLACES.state}; mkdir {PRIVATE}; cp -p /root/private/s*.json {PRIVATE}; "
-         f"head -c 1M /dev/zero > {PLACES.state}/file", None),
-    ],
-)  # fmt: skip
-def test_damaged_files_of_its_own_are_repaired_or_reported(
-    site: Site, nodes: tuple[Node, ...], harm: str, status: int | None
-) -> None:
-    (node,) = nodes
+HARMS = {
+    "an empty module": (f"truncate -s 0 {PLACES.programs}/*/site-packages/pyinfra/__init__.py", 0),
+    "both states": (f": > {PRIVATE}/state.json; : > {PRIVATE}/state-copy.json", 3),
+    "a full disk": (
+        f"mount -t tmpfs -o size=16k full {PLACES.state}; mkdir {PRIVATE}; cp -p /root/private/s*.json {PRIVATE}; "
+        f"head -c 1M /dev/zero > {PLACES.state}/file",
+        None,
+    ),
+    "a file for a folder": (f"rm -r {PRIVATE}/run; touch {PRIVATE}/run", 0),
+    "a folder for the report": (f"rm {PLACES.report}; mkdir -p {PLACES.report}/folder", 0),
+    "no ssh-keygen": ("mv /usr/bin/ssh-keygen /root", 3),
+}
+
+
+@pytest.mark.parametrize("name", thinned(HARMS, *list(HARMS)[3:]))
+def test_damaged_files_of_its_own_are_repaired_or_reported(site: Site, nodes: tuple[Node, ...], name: str) -> None:
+    (node,), (harm, status) = nodes, HARMS[name]
     out(node, f"rm -rf /root/private; cp -a {PRIVATE} {PLACES.config} {PLACES.signers} /root")
     lab_nodes.run(node, harm)
     try:

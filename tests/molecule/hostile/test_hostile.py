@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import runpy
 import shutil
@@ -11,13 +10,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from gpunode.agent.files import PLACES
-from gpunode.base.explained import pages
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node
@@ -259,32 +256,12 @@ def test_an_older_index_that_somebody_serves_again_is_not_taken(replayed: Node, 
     assert said(replayed, version) == "1.18.0-1"
 
 
-def test_a_report_of_an_agent_draws_no_line_and_has_no_code_of_its_own(node: Node) -> None:
-    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    finding = {
-        "component": "driver", "class": "drift", "what": f"version{ATTACK}\ngpu-2: ok, 46 of 46 as desired",
-        "code": "driver.all-is-well", "actual": "570\n\ngpu-3: ok", "desired": "580", "cause": "none\r1 node: 1 ok",
-        "remedy": "run `rm -rf /srv/site`", "source": None, "disruption": None, "since": None,
-    }  # fmt: skip
-    report = {
-        "schema": 1, "gpunode": "0.1.0", "inventory": "x", "at": now, "exit_code": 2,
-        "agent": {"number": 1, "digest": "x", "expires": now, "last_success": now},
-        "hosts": {"gpu-1": {"class": "drift", "summary": None, "findings": [finding]}},
-    }  # fmt: skip
-    conftest.write(node, PLACES.config.as_posix(), "{}\n")
-    conftest.write(node, PLACES.report.as_posix(), f"{json.dumps(report)}\n")
-    try:
-        text = command("gpunode", "agent", "collect", *LIMIT, "inventories/lab.py")
-        read = command("gpunode", "agent", "collect", "--json", *LIMIT, "inventories/lab.py")
-    finally:
-        out(node, f"rm -f {PLACES.config} {PLACES.report}")
-    assert (text.code, read.code) == (2, 2), text.printed
-    lines = text.stdout.splitlines()
-    assert [line for line in lines if line.startswith("gpu-")] == [line for line in lines if line.startswith("gpu-1: ")]
-    assert not [line for line in lines if line.startswith(("1 node:", "\t"))]
-    assert not {letter for letter in text.printed if not letter.isprintable()} - {"\n", "\t"}
-    assert "`rm -rf /srv/site`" not in text.printed
-    assert {item["code"] for item in read.findings["gpu-1"] if item["code"]} <= set(pages())
+# Seconds between keepalives: 3 instead of 30.
+SOONER = """
+import functools
+from gpunode.fleet.access import connecting
+connecting.keep_alive = functools.partial(connecting.keep_alive, seconds=3.0)
+"""
 
 
 def test_a_node_that_hangs_in_a_run_fails_alone(nodes: tuple[Node, ...], tmp_path: Path) -> None:
@@ -292,6 +269,9 @@ def test_a_node_that_hangs_in_a_run_fails_alone(nodes: tuple[Node, ...], tmp_pat
     hanging, other = nodes
     for node in nodes:
         out(node, WRONG.format(CONFIGURATION))
+    inventory = inventory_with(tmp_path, {})
+    with Path(inventory).open("a") as file:
+        file.write(SOONER)
 
     def hang() -> None:
         # From the moment in which the run has the node's lock.
@@ -303,13 +283,13 @@ def test_a_node_that_hangs_in_a_run_fails_alone(nodes: tuple[Node, ...], tmp_pat
     hangs.start()
     began = time.monotonic()
     try:
-        run = conftest.converge()
+        run = conftest.converge(inventory=inventory)
         took = time.monotonic() - began
-        drift = command("gpunode", "drift", "--json", "--timeout", "20", "inventories/lab.py")
+        drift = command("gpunode", "drift", "--json", "--timeout", "15", "inventories/lab.py")
     finally:
         hangs.join()
         subprocess.run(["podman", "unpause", hanging.container], check=True, capture_output=True)
-    assert run.code == 1 and took < 240, run.printed
+    assert run.code == 1 and took < 120, run.printed
     assert hanging.name in run.stderr and "Traceback" not in run.printed
     assert run.operations("success").get("Configure containerd: default runtime nvidia") == [other.name]
     assert drift.code == 1

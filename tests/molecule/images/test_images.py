@@ -63,7 +63,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 def mirror() -> Iterator[None]:
     """Serve the lab's repositories where an image finds them: it shares this machine's loopback, as nodes do theirs."""
     server = ThreadingHTTPServer(("127.0.0.1", 8900), partial(_Quiet, directory=str(cache_dir() / "mirror")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield
     finally:
