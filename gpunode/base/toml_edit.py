@@ -8,6 +8,7 @@ anything else, the file is refused.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, cast
 
@@ -19,8 +20,11 @@ from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 BOM = "\ufeff"
 # What stands for a byte that is not UTF-8 in a text that was read from a node (gpunode/base/probe_output.py).
 NO_UTF8 = "\ufffd"
-# tomlkit takes some 20 µs for each character, and the square of the number of dotted keys in a table.
-LARGEST_EDITED = 64 << 10
+# tomlkit takes some 20 µs for each character, the square of the number of dotted keys in a table, and far more for
+# those in braces: their dots are counted in the text without its strings and comments.
+_LARGEST, _DOTS_IN_BRACES = 64 << 10, 60
+_NO_KEYS = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\])*"|\'[^\']*\'|#[^\n]*', re.DOTALL)
+_KEY_IN_BRACES = re.compile(r"[{,]\s*([\w-]+(?:\s*\.\s*[\w-]+)+)\s*=")
 
 
 def not_utf8(text: str) -> str | None:
@@ -101,10 +105,6 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     if reason := not_utf8(text):
         raise ConfigurationRefused(reason)
     body = bare(text)
-    if len(body) > LARGEST_EDITED:
-        raise ConfigurationRefused(
-            f"the file is larger than {LARGEST_EDITED >> 10} KiB, which gpunode does not edit. Remedy: shorten it"
-        )
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
     rendered = _rendered(body, edit)
@@ -164,11 +164,27 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (bool(one == other) or (one != one and other != other))
 
 
+def parsed(text: str) -> tomlkit.TOMLDocument:
+    """Return tomlkit's document of a text that `plain` reads; raise ConfigurationRefused where that takes too long.
+
+    Else tomlkit raises what it raises where it does not master a spelling.
+    """
+    if len(text) > _LARGEST:
+        why = f"the file is larger than {_LARGEST >> 10} KiB, which gpunode does not edit. Remedy: shorten it"
+        raise ConfigurationRefused(why)
+    if sum(key.count(".") for key in _KEY_IN_BRACES.findall(_NO_KEYS.sub("_", text))) > _DOTS_IN_BRACES:
+        why = "the file has too many keys with dots in braces. Remedy: write those tables under headers of their own"
+        raise ConfigurationRefused(why)
+    return tomlkit.parse(text)
+
+
 def _rendered(body: str, edit: Callable[[Table], None]) -> str | None:
     try:
-        document = tomlkit.parse(body)
+        document = parsed(body)
         edit(document)
         return tomlkit.dumps(document)
+    except ConfigurationRefused:
+        raise
     except Exception:  # tomlkit raises much where it does not master a spelling; what it may say is read again
         return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @contextmanager
-def dripping(certificate: Path, key: Path, first: bytes, part: bytes) -> Iterator[int]:
+def dripping(certificate: Path, key: Path, first: bytes, part: bytes, address: str = "127.0.0.1") -> Iterator[int]:
     """Yield the port of an HTTPS server; `first` is sent at once, then `part` every tenth of a second."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -30,7 +30,7 @@ def dripping(certificate: Path, key: Path, first: bytes, part: bytes) -> Iterato
             while True:
                 threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server((address, 0)) as server:
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import tomllib
 from typing import Any
 
@@ -112,3 +113,15 @@ def test_a_value_that_is_right_keeps_its_spelling_where_another_changes() -> Non
         put(document, "b", True)
 
     assert edited("a =  'x' # ours\nb = 1\n", edit) == "a =  'x' # ours\nb = true\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = {" + ", ".join(f"{'a.' * 50}k{n} = 1" for n in range(20)) + "}\n", "[[a]]\nb = 1\n" * 10_000],
+    ids=["keys with dots in braces", "a long file"],
+)
+def test_a_file_that_would_take_an_edit_seconds_is_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ConfigurationRefused):
+        edited(text, lambda table: table.update(b=2))
+    assert time.process_time() - began < 1

@@ -14,7 +14,7 @@ import tomlkit
 from tomlkit.items import InlineTable
 
 from gpunode.base import tables, versions
-from gpunode.base.toml_edit import LARGEST_EDITED, ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, parsed, plain, put, table_in
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.settings.runtimes import ToolkitSettings
 
@@ -93,10 +93,8 @@ def others_root(text: str | None, desired: Asked) -> str | None:
 
 
 def _is_marked(text: str) -> bool:
-    if len(text) > LARGEST_EDITED:
-        return False
     try:
-        comment = tomlkit.parse(text)[_CLI].item(ROOT[-1]).trivia.comment
+        comment = parsed(text)[_CLI].item(ROOT[-1]).trivia.comment
     except Exception:  # what tomlkit does not master is nothing that gpunode wrote
         return False
     return str(comment).lstrip("# ") == _OURS

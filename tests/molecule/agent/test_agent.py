@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.agent.files import LEFT, PLACES, SERVICE, TIMER
+from gpunode.agent.files import LEFT, PLACES, PROGRAM, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -24,6 +24,7 @@ from gpunode.system.running_boot import RECORD
 from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, pulled, site
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, thinned, third_tier
 from tests.support.dask_cluster import BINARIES, until
+from tests.support.slow_server import dripping
 
 # Fixtures.
 __all__ = ["site"]
@@ -207,6 +208,31 @@ def test_a_lock_of_a_user_without_root_stops_no_pull(site: Site, nodes: tuple[No
     assert out(node, "systemctl is-active eve") == "active"
 
 
+@third_tier
+def test_a_lock_of_a_user_without_root_stops_no_push(site: Site, nodes: tuple[Node, ...], held_by_eve: str) -> None:
+    (node,) = nodes
+    out(node, "systemctl stop containerd")
+    with began(site) as push:
+        _, words = push.communicate(timeout=SECONDS)
+    assert push.returncode == 0 and f"of user {held_by_eve}," in words, words
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_reported_in_time(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    # Three seconds instead of a minute.
+    out(node, f"cp -p {PROGRAM} {PLACES.config} /root; sed -i 's/512 << 20, 60.0,/512 << 20, 3.0,/' {PROGRAM}")
+    here = site.source.split("/")[2].split(":")[0]
+    with dripping(site.folder / "tls.pem", site.folder / "tls.key", b"", b"X", here) as port:
+        out(node, f"sed -i 's|{site.source}|https://{here}:{port}|' {PLACES.config}")
+        began_at = time.monotonic()
+        report = pulled(node)
+        assert time.monotonic() - began_at < 30
+    out(node, f"cp -p /root/pull.py {PROGRAM}; cp -p /root/agent.json {PLACES.config}")
+    assert (codes(report), report["exit_code"]) == (["agent.not-fetched"], 3)
+    assert command("gpunode", "agent", "collect", site.inventory).code == 1
+    assert pulled(node)["exit_code"] == 0
+
+
 PRIVATE = f"{PLACES.private}"
 
 
@@ -218,9 +244,16 @@ HARMS = {
         f"head -c 1M /dev/zero > {PLACES.state}/file",
         None,
     ),
+    # tests/unit/test_agent_pull.py damages the like of these.
+    "zeros": (f"head -c 20 /dev/zero > {PRIVATE}/state.json", 0),
+    "a folder for the copy": (f"rm {PRIVATE}/state-copy.json; mkdir {PRIVATE}/state-copy.json", 0),
+    "brackets": (f"head -c 100000 /dev/zero | tr '\\0' '[' > {PLACES.config}", 0),
+    "no configuration": (f"rm {PLACES.config}", 0),
+    "no templates": (f"rm -r {PLACES.programs}/*/site-packages/gpunode/templates", 0),
     "a file for a folder": (f"rm -r {PRIVATE}/run; touch {PRIVATE}/run", 0),
     "a folder for the report": (f"rm {PLACES.report}; mkdir -p {PLACES.report}/folder", 0),
     "no ssh-keygen": ("mv /usr/bin/ssh-keygen /root", 3),
+    "no keys": (f": > {PLACES.signers}", 3),
 }
 
 

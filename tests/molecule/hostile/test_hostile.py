@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import runpy
 import shutil
@@ -10,11 +11,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from gpunode.agent.files import PLACES
+from gpunode.base.explained import pages
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node
@@ -254,6 +257,34 @@ def test_an_older_index_that_somebody_serves_again_is_not_taken(replayed: Node, 
     run = converge(inventory=newer)
     assert run.code == 0, run.printed
     assert said(replayed, version) == "1.18.0-1"
+
+
+def test_a_report_of_an_agent_draws_no_line_and_has_no_code_of_its_own(node: Node) -> None:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    finding = {
+        "component": "driver", "class": "drift", "what": f"version{ATTACK}\ngpu-2: ok, 46 of 46 as desired",
+        "code": "driver.all-is-well", "actual": "570\n\ngpu-3: ok", "desired": "580", "cause": "none\r1 node: 1 ok",
+        "remedy": "run `rm -rf /srv/site`", "source": None, "disruption": None, "since": None,
+    }  # fmt: skip
+    report = {
+        "schema": 1, "gpunode": "0.1.0", "inventory": "x", "at": now, "exit_code": 2,
+        "agent": {"number": 1, "digest": "x", "expires": now, "last_success": now},
+        "hosts": {"gpu-1": {"class": "drift", "summary": None, "findings": [finding]}},
+    }  # fmt: skip
+    conftest.write(node, PLACES.config.as_posix(), "{}\n")
+    conftest.write(node, PLACES.report.as_posix(), f"{json.dumps(report)}\n")
+    try:
+        text = command("gpunode", "agent", "collect", *LIMIT, "inventories/lab.py")
+        read = command("gpunode", "agent", "collect", "--json", *LIMIT, "inventories/lab.py")
+    finally:
+        out(node, f"rm -f {PLACES.config} {PLACES.report}")
+    assert (text.code, read.code) == (2, 2), text.printed
+    lines = text.stdout.splitlines()
+    assert [line for line in lines if line.startswith("gpu-")] == [line for line in lines if line.startswith("gpu-1: ")]
+    assert not [line for line in lines if line.startswith(("1 node:", "\t"))]
+    assert not {letter for letter in text.printed if not letter.isprintable()} - {"\n", "\t"}
+    assert "`rm -rf /srv/site`" not in text.printed
+    assert {item["code"] for item in read.findings["gpu-1"] if item["code"]} <= set(pages())
 
 
 # Seconds between keepalives: 3 instead of 30.
