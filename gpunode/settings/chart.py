@@ -156,6 +156,8 @@ class Known(Row):
     unquoted_values: Table[str, Unquoted]
     unread_values: Table[str, str]
     unlisted_values: Table[str, tuple[str, ...]]
+    settings_of_values: Table[str, Table[str, str]]
+    allowed_values: Table[str, Table[str, bool]]
 
 
 known = table(Known, "device_plugin.yaml")
@@ -169,28 +171,9 @@ def of_kubernetes() -> Mapping[str, Needs]:
     return MappingProxyType({**known().kubernetes, **stated})
 
 
-# Dotted value -> the setting that stands for it. A prefix stands for all below it.
-_SETTINGS = {
-    "config": "sharing, from which config.map is made (or device_plugin.config_name)",
-    "migStrategy": "sharing.mig_strategy of each node, all of which this value would override",
-    "deviceListStrategy": "device_plugin.device_list_strategy",
-    "deviceIDStrategy": "device_plugin.device_id_strategy",
-    "failOnInitError": "device_plugin.fail_on_init_error",
-    "compatWithCPUManager": "device_plugin.pass_device_specs",
-    "nvidiaDriverRoot": "device_plugin.driver_root",
-    "runtimeClassName": "device_plugin.runtime_class",
-    "gfd.enabled": "device_plugin.gfd",
-    "nfd.enabled": "device_plugin.nfd",
-    "image.repository": "device_plugin.image",
-    "image.tag": "device_plugin.image_tag and device_plugin.image_digest",
-    "namespace": "device_plugin.namespace",
-    "namespaceOverride": "device_plugin.namespace",
-}
-
-
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) of values that a setting stands for, that nothing reads, or of a wrong type."""
-    yield from said_by_settings(values, _SETTINGS)
+    yield from said_by_settings(values, "nvidia-device-plugin")
     for name, read in known().unread_values.items():
         if found_in(values, name) is not None:
             yield "values", f"{name} is read by no template of the chart; set {read} in its place"
@@ -206,11 +189,12 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "values", "podAnnotations must be a mapping of strings"
 
 
-def said_by_settings(values: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) of values that a setting stands for: dotted value -> that setting."""
-    for name, setting in settings.items():
+def said_by_settings(values: Mapping[str, Any], chart: str) -> Iterator[tuple[str, str]]:
+    """Yield (field, what is wrong) of values of a chart that a setting stands for, and that may not be as they are."""
+    allowed = known().allowed_values.get(chart, {})
+    for name, setting in known().settings_of_values[chart].items():
         found = found_in(values, name)
-        if found is None:
+        if found is None or found is allowed.get(name):
             continue
         kind = (
             ", and as one string at that, no list" if name == "deviceListStrategy" and isinstance(found, list) else ""
