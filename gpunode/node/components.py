@@ -10,8 +10,10 @@ from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, mar
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
+from gpunode.components.containerd import drop_in as containerd_files
 from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
+from gpunode.components.cuda import state as cuda_files
 from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import state as dcgm_files
 from gpunode.components.docker import decide as docker
@@ -29,16 +31,14 @@ from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
+from gpunode.components.toolkit import state as toolkit_files
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.machine import Machine
-from gpunode.node.own_files import containerd as containerd_files
-from gpunode.node.own_files import cuda as cuda_files
 from gpunode.node.own_files import decide as files
 from gpunode.node.own_files import driver as driver_files
 from gpunode.node.own_files import holds
 from gpunode.node.own_files import repositories as repository_files
-from gpunode.node.own_files import toolkit as toolkit_files
 from gpunode.packages import repositories
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
