@@ -49,23 +49,18 @@ Digest = Annotated[
 ]
 
 
-def plain_json(value: Any) -> Any:
-    """Return a value as it is where JSON can hold it."""
-    _look_into(value, _DEEPEST)
-    return value
-
-
-def _look_into(value: Any, depth: int) -> None:
+def plain_json(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return a value unchanged where JSON can hold it; raise ValueError where not, or below `depth` levels."""
     if depth == 0:
         raise ValueError(f"is nested deeper than {_DEEPEST} levels")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not key.isprintable():
                 raise ValueError("must have strings for keys, at every depth")
-            _look_into(item, depth - 1)
+            plain_json(item, depth - 1)
     elif isinstance(value, list):
         for item in value:
-            _look_into(item, depth - 1)
+            plain_json(item, depth - 1)
     elif isinstance(value, str):
         if _UNWRITABLE.search(value):
             raise ValueError("holds a character that YAML cannot hold")
@@ -75,6 +70,7 @@ def _look_into(value: Any, depth: int) -> None:
         raise ValueError(
             f"holds a {type(value).__name__}; allowed are mappings, lists, strings, numbers, True and False"
         )
+    return value
 
 
 ChartValues = Annotated[dict[str, Any], AfterValidator(plain_json)]
@@ -169,6 +165,12 @@ def of_kubernetes() -> Mapping[str, Needs]:
     rows = (row for row in tables.minimums() if row.component == "kubernetes" and row.needed_by and row.minimum)
     stated = {row.needed_by or "": Needs(row.minimum or "", row.source) for row in rows}
     return MappingProxyType({**known().kubernetes, **stated})
+
+
+def too_old(version: str | None, feature: str) -> Needs | None:
+    """Return what a feature needs where a version of Kubernetes is older; None: it is not, or is not known."""
+    needs = of_kubernetes()[feature]
+    return None if version is None or needs.are_met_by(version) else needs
 
 
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
