@@ -37,8 +37,8 @@ from gpunode.node.verdict import judge
 from gpunode.operations import containerd, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
 from gpunode.system.applied import Applied, PresentFile
+from gpunode.system.service import Unit
 from gpunode.system.transaction import Journal
-from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import DATA, GOOD
