@@ -178,8 +178,7 @@ class _Apt(Repositories):
         strays = apt_trust.plan(
             desired.uri, desired.suite, present.architecture, present.others, present.trusted, retired
         )
-        # They are not changed: another repository of the node may have no Signed-By and depend on them.
-        for path in [path for path, keys in present.trusted if desired.key_fingerprint in keys]:
+        for path in apt_trust.world_trusted(desired.key_fingerprint, present.trusted):
             said = f"{path} lets the key of {desired.label} sign every repository; gpunode needs it there no more"
             host.log(f"caution: {said}")
         return strays

@@ -114,7 +114,7 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "containerd": settings.containerd.enabled,
         "docker": settings.docker.enabled,
         "crio": settings.crio.enabled,
-        "mig": node.machine.has_gpu,
+        "mig": node.has_gpu,
     }
     left = transaction.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
     files = exposed.decide(node.exposed, repositories.desired_of(settings, node.operating_system))
@@ -316,7 +316,7 @@ def own_files(
         for each in component.own_files
         for path in each.PATHS
     )
-    to_be = files.Desired(desired_files(desired, node.machine), desired, kept, waits, places)
+    to_be = files.Desired(desired_files(desired, node), desired, kept, waits, places)
     decision = files.decide(to_be, node.applied, told)
     if (stop := _stop(decided)) is not None:
         decision = behind(decision, stop[1], _is_late(settings, stop[0]))

@@ -71,13 +71,10 @@ def _compared(found: str, row: Minimum) -> tuple[Status, str | None]:
         return Status.UNKNOWN, str(error)
 
 
-def _judged(row: Minimum, answers: Mapping[str, Answer], tegra: bool | Unknown) -> tuple[Status, str | None]:
+def _judged(row: Minimum, answers: Mapping[str, Answer], tegra: bool) -> tuple[Status, str | None]:
     found = answers.get(row.component)
-    if row.when == "tegra":
-        if isinstance(tegra, Unknown):
-            return Status.UNKNOWN, tegra.reason
-        if not tegra:
-            return Status.NOT_APPLICABLE, "no Tegra board"
+    if row.when == "tegra" and not tegra:
+        return Status.NOT_APPLICABLE, "no Tegra board"
     if isinstance(found, Unknown):
         return Status.UNKNOWN, found.reason
     alternative = answers.get(row.alternative_to or "")
@@ -88,15 +85,12 @@ def _judged(row: Minimum, answers: Mapping[str, Answer], tegra: bool | Unknown) 
     if found is None and row.component in _ABSENT:
         return Status.NOT_APPLICABLE, _ABSENT[row.component]
     status, reason = (Status.NOT_MET, "there is none") if found is None else _compared(found, row)
-    if row.component == "default-runtime" and status is Status.NOT_MET:
-        if isinstance(alternative, Unknown):
-            return Status.UNKNOWN, alternative.reason
-        if alternative == row.equals:
-            return Status.NOT_APPLICABLE, f"pods choose it by the runtime class {alternative}"
+    if row.component == "default-runtime" and status is Status.NOT_MET and alternative == row.equals:
+        return Status.NOT_APPLICABLE, f"pods choose it by the runtime class {alternative}"
     return status, reason
 
 
-def _stated(answers: Mapping[str, Answer], tegra: bool | Unknown) -> Iterator[Requirement]:
+def _stated(answers: Mapping[str, Answer], tegra: bool) -> Iterator[Requirement]:
     for row in tables.minimums():
         status, reason = _judged(row, answers, tegra)
         found = answers.get(row.component)
@@ -112,27 +106,19 @@ def _stated(answers: Mapping[str, Answer], tegra: bool | Unknown) -> Iterator[Re
         )
 
 
-def _driver(driver: Answer, minimum: str | None, needed_by: str, kind: str, source: str) -> Requirement:
+def _driver(driver: str | None, minimum: str | None, needed_by: str, kind: str, source: str) -> Requirement:
     """Judge the driver against one minimum; None says that no table states it."""
-    actual = driver if isinstance(driver, str) else None
-    status, reason = Status.UNKNOWN, "no table states the driver that it needs"
-    if minimum is not None:
-        if isinstance(driver, Unknown):
-            reason = driver.reason
-        elif driver is None:
-            status, reason = Status.NOT_MET, "there is none"
-        else:
-            row = Minimum("driver", source, minimum=minimum)
-            status, reason = _compared(driver, row)  # type: ignore[assignment]
+    status: Status = Status.UNKNOWN
+    reason: str | None = "no table states the driver that it needs"
+    if minimum is not None and driver is None:
+        status, reason = Status.NOT_MET, "there is none"
+    elif minimum is not None and driver is not None:
+        status, reason = _compared(driver, Minimum("driver", source, minimum=minimum))
     desired = f">= {minimum}" if minimum else "unknown"
-    return Requirement("driver", status, actual, desired, needed_by, kind, source, reason)
+    return Requirement("driver", status, driver, desired, needed_by, kind, source, reason)
 
 
-def _cuda(driver: Answer, installed: Iterable[str] | Unknown) -> Iterator[Requirement]:
-    if isinstance(installed, Unknown):
-        reason = installed.reason
-        yield Requirement("driver", Status.UNKNOWN, None, "unknown", "cuda", "minimum", _CUDA_GUIDE, reason)
-        return
+def _cuda(driver: str | None, installed: Iterable[str]) -> Iterator[Requirement]:
     table = tables.cuda()
     for version in installed:
         try:
@@ -155,10 +141,7 @@ def mig_product(name: str) -> str | None:
     return next((key for key in tables.mig_minimum_driver() if re.search(rf"\b{re.escape(key)}\b", name)), None)
 
 
-def _mig(driver: Answer, gpu_names: Iterable[str] | Unknown) -> Iterator[Requirement]:
-    if isinstance(gpu_names, Unknown):
-        yield Requirement("driver", Status.UNKNOWN, None, "unknown", "mig", "features", _MIG_GUIDE, gpu_names.reason)
-        return
+def _mig(driver: str | None, gpu_names: Iterable[str]) -> Iterator[Requirement]:
     for product in dict.fromkeys(filter(None, map(mig_product, gpu_names))):
         yield _driver(driver, tables.mig_minimum_driver()[product], f"mig on {product}", "features", _MIG_GUIDE)
 
@@ -188,15 +171,16 @@ def judge(node: Node) -> Requirements:
 
 def judge_versions(
     answers: Mapping[str, Answer],
-    tegra: bool | Unknown = False,
-    cuda_versions: Iterable[str] | Unknown = (),
-    gpu_products: Iterable[str] | Unknown = (),
+    tegra: bool,
+    cuda_versions: Iterable[str],
+    gpu_products: Iterable[str] = (),
 ) -> tuple[Requirement, ...]:
     """Return every requirement of minimums.yaml and cuda.yaml, judged.
 
     answers: component, as minimums.yaml names it -> its version (a package's suffix does no harm), None (or left out)
-    where the thing is absent, Unknown where the node gave no answer. Of `default-runtime` it is the container runtime's
-    effective default, of `runtime-class` the RuntimeClass that pods may choose instead
+    where the thing is absent. Of `default-runtime` it is the container runtime's effective default, Unknown where the
+    runtime gave no answer; of `runtime-class` the RuntimeClass that pods may choose instead
     """
     driver = answers.get("driver")
+    driver = None if isinstance(driver, Unknown) else driver
     return (*_stated(answers, tegra), *_cuda(driver, cuda_versions), *_mig(driver, gpu_products))

@@ -82,6 +82,14 @@ def plan(
     return tuple(steps)
 
 
+def world_trusted(fingerprint: str, trusted: Collection[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return the world-trusted keyrings that hold a pinned key.
+
+    They are reported, never changed: another repository of the node may have no Signed-By and live by them.
+    """
+    return tuple(path for path, keys in trusted if fingerprint in keys)
+
+
 def _source(path: str, text: str, ours: tuple[str, str], architecture: str) -> Iterator[Step]:
     rewritten, left = (
         _stanzas(text, ours, architecture) if path.endswith(".sources") else _lines(text, ours, architecture)

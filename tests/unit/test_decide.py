@@ -192,7 +192,7 @@ STOPPED = st.fixed_dictionaries({
         "podman": st.sampled_from([Podman("5.4.2"), Podman()]),
     "keyrings": st.sampled_from([GOOD.keyrings, replace(GOOD.keyrings, keys=())]),
     "applied": st.sampled_from([GOOD.applied, Applied(True, None, None, (), tuple(
-        (path, PresentFile("644 root:root", "b" * 64)) for path in desired_files(settings_from(DATA), GOOD.machine)
+        (path, PresentFile("644 root:root", "b" * 64)) for path in desired_files(settings_from(DATA), GOOD)
     ))]),
 })  # fmt: skip
 

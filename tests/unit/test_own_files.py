@@ -50,7 +50,7 @@ def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_bri
     asked = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}, **more})
     distrusted: list[str] = []
     monkeypatch.setattr(driver_deploy, "settings", lambda: asked)
-    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD.machine)
+    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD)
     monkeypatch.setattr(driver_deploy, "needed", lambda *_, **__: None)
     monkeypatch.setattr(driver_deploy, "distrust", distrusted.append)
     driver_deploy._forget_others(None)
