@@ -152,9 +152,9 @@ def of_plugin(settings: Settings) -> Iterator[Problem]:
 
 
 def _too_old(settings: Settings) -> Iterator[Problem]:
-    needs = chart.known().device_plugin["oldest"]
-    if not needs.are_met_by(settings.device_plugin.version):
-        yield _PLUGIN_TOO_OLD(settings, needs=needs)
+    oldest = chart.known().device_plugin["oldest"]
+    if not oldest.are_met_by(settings.device_plugin.version):
+        yield _PLUGIN_TOO_OLD(settings, needs=oldest)
     version = settings.kubernetes.version
     if needs := too_old(version, "device-plugin"):
         yield _KUBERNETES_TOO_OLD_FOR_PLUGIN(settings, needs=needs)
