@@ -1,10 +1,10 @@
 """containerd with the nvidia runtime."""
 
 from gpunode.components.containerd.decide import desired_of
+from gpunode.components.containerd.drop_in import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.deploys import repositories
 from gpunode.deploys.component import component, drain, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
-from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, systemd
 from gpunode.operations.phase import is_image

@@ -1,10 +1,10 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
 from gpunode.components.cuda.decide import Desired, decide, desired_of, lost
+from gpunode.components.cuda.state import profile_path
 from gpunode.components.runfile import cuda_runfile
 from gpunode.deploys.component import component, distribution, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
-from gpunode.node.own_files.cuda import profile_path
 from gpunode.operations import cuda as toolkits
 from gpunode.operations import packages
 from gpunode.packages.driver_packages.sources import resolve_for_os

@@ -2,10 +2,9 @@
 
 from gpunode.components.toolkit.configuration import asked_of
 from gpunode.components.toolkit.decide import lost
-from gpunode.components.toolkit.state import LEGACY, PACKAGES, PACMAN_PACKAGES
+from gpunode.components.toolkit.state import LEGACY, LINK_RULE, PACKAGES, PACMAN_PACKAGES
 from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
-from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
 from gpunode.operations import toolkit as container_toolkit
 from gpunode.operations.phase import is_image

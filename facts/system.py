@@ -6,13 +6,13 @@ import shlex
 
 from gpunode.base.probe import Probe, Shared, Text, shell_text
 from gpunode.facts.base import UNITS, NodeFact
-from gpunode.system import boot, disk, exposed, kernel, operating_system, pci, readiness, running_boot, unit
+from gpunode.system import boot, disk, exposed, kernel, operating_system, pci, readiness, running_boot, service
 
 
-class Unit(NodeFact[unit.Unit]):
+class Unit(NodeFact[service.Unit]):
     """Read whether a unit exists, runs and starts at boot."""
 
-    parse = staticmethod(unit.parse_unit)
+    parse = staticmethod(service.parse_unit)
 
     def command(self, unit: str) -> Probe:  # type: ignore[override]
         """Return the probe for `unit`, by its full name (`ssh.service`); what several ask of systemd is asked once."""

@@ -12,10 +12,10 @@ from gpunode.components.cuda import state as cuda
 from gpunode.components.toolkit import state as toolkit
 from gpunode.components.toolkit.configuration import ENVVAR, PATH
 from gpunode.components.toolkit.specification import CDI_MARK
+from gpunode.components.toolkit.state import LINK_RULE
 from gpunode.facts.base import SMI, UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
-from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.packages.families.dnf import LOCKLIST
 
 # Where the toolkit's own unit takes the path of its specification from, among others.

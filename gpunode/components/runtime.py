@@ -14,8 +14,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
-from gpunode.system.service import RESTARTING, Daemon
-from gpunode.system.unit import unmask
+from gpunode.system.service import RESTARTING, Daemon, unmask
 
 RUNNING, MASKED = "running", "masked"
 _MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"

@@ -71,7 +71,7 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
     if not isinstance(answer.reading, Node):
         return NodeReport(answer.name, (unread(answer),))
     try:
-        refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
+        refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading)
         found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
         findings = (*map(refusal_finding, refused), *found)
         waiting = dict(answer.reading.applied.waiting)

@@ -42,8 +42,3 @@ class Node(Machine):
     def containers(self) -> int:
         """Return how many containers run, by whichever runtime."""
         return self.containerd.shims + self.docker.containers + self.crio.containers
-
-    @property
-    def machine(self) -> Machine:
-        """Return the part that preflight judges."""
-        return self

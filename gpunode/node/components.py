@@ -10,8 +10,10 @@ from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, mar
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
+from gpunode.components.containerd import drop_in as containerd_files
 from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
+from gpunode.components.cuda import state as cuda_files
 from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import state as dcgm_files
 from gpunode.components.docker import decide as docker
@@ -29,16 +31,14 @@ from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
+from gpunode.components.toolkit import state as toolkit_files
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.machine import Machine
-from gpunode.node.own_files import containerd as containerd_files
-from gpunode.node.own_files import cuda as cuda_files
 from gpunode.node.own_files import decide as files
 from gpunode.node.own_files import driver as driver_files
 from gpunode.node.own_files import holds
 from gpunode.node.own_files import repositories as repository_files
-from gpunode.node.own_files import toolkit as toolkit_files
 from gpunode.packages import repositories
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
@@ -114,7 +114,7 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "containerd": settings.containerd.enabled,
         "docker": settings.docker.enabled,
         "crio": settings.crio.enabled,
-        "mig": node.machine.has_gpu,
+        "mig": node.has_gpu,
     }
     left = transaction.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
     files = exposed.decide(node.exposed, repositories.desired_of(settings, node.operating_system))
@@ -316,7 +316,7 @@ def own_files(
         for each in component.own_files
         for path in each.PATHS
     )
-    to_be = files.Desired(desired_files(desired, node.machine), desired, kept, waits, places)
+    to_be = files.Desired(desired_files(desired, node), desired, kept, waits, places)
     decision = files.decide(to_be, node.applied, told)
     if (stop := _stop(decided)) is not None:
         decision = behind(decision, stop[1], _is_late(settings, stop[0]))

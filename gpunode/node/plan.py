@@ -141,8 +141,8 @@ def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: 
     no_cluster: as in `decisions`
     """
     settings = resolve_for_os(settings, node.operating_system)
-    refused = refusals(settings, node.machine)
-    told = cautions(settings, node.machine, today)
+    refused = refusals(settings, node)
+    told = cautions(settings, node, today)
     steps = () if refused else tuple(_steps(settings, node, no_cluster))
     return Plan(refused, told, steps, known_after_run=tuple(_known_after_run(steps)))
 

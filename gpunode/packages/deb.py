@@ -38,23 +38,28 @@ class AptSources(Reading):
 def parse_apt_sources(lines: list[str]) -> AptSources:
     """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH`, `origin=` and `error=` lines."""
     sources = [(path, CREDENTIALS.sub("://", text)) for path, text in files(lines, "source")]
-    keyrings: dict[str, tuple[str, ...]] = {}
-    for line in repeated(lines, "trusted"):
-        fingerprint, _, path = line.partition(" ")
-        if not path:
-            raise ParseError(f"not a trusted key: {line[:80]!r}")
-        keyrings[path] = (*keyrings.get(path, ()), fingerprint)
     levels = (
         (name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel") if line.strip())
     )
     return AptSources(
         values(lines).get("architecture"),
         tuple(sources),
-        tuple(keyrings.items()),
+        _trusted(lines),
         tuple(sorted(set(repeated(lines, "origin")))),
         tuple(levels),
         tuple(CREDENTIALS.sub("://", line) for line in dict.fromkeys(repeated(lines, "error"))),
     )
+
+
+def _trusted(lines: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Parse `trusted=FINGERPRINT PATH` lines into (path, fingerprints) of each keyring."""
+    keyrings: dict[str, tuple[str, ...]] = {}
+    for line in repeated(lines, "trusted"):
+        fingerprint, _, path = line.partition(" ")
+        if not path:
+            raise ParseError(f"not a trusted key: {line[:80]!r}")
+        keyrings[path] = (*keyrings.get(path, ()), fingerprint)
+    return tuple(keyrings.items())
 
 
 def parse_deb_packages(lines: list[str]) -> InstalledPackages:
@@ -98,11 +103,8 @@ def parse_apt_repository(lines: list[str]) -> AptRepository:
     """
     found = values(lines)
     fingerprints = tuple(repeated(lines, "fingerprint"))
-    keyrings: dict[str, tuple[str, ...]] = {}
-    for line in repeated(lines, "trusted"):
-        fingerprint, _, path = line.partition(" ")
-        keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    for fingerprint in (*fingerprints, *(key for keys in keyrings.values() for key in keys)):
+    trusted = _trusted(lines)
+    for fingerprint in (*fingerprints, *(key for _, keys in trusted for key in keys)):
         if not _FINGERPRINT.match(fingerprint):
             raise ParseError(f"not a key fingerprint: {fingerprint[:60]!r}")
     return AptRepository(
@@ -112,7 +114,7 @@ def parse_apt_repository(lines: list[str]) -> AptRepository:
         refreshed=found.get("refreshed"),
         architecture=found.get("architecture", ""),
         others=tuple(files(lines, "other")),
-        trusted=tuple(keyrings.items()),
+        trusted=trusted,
         permissions=found.get("permissions"),
     )
 

@@ -16,31 +16,24 @@ from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
 NAMES = ("cuda", "toolkit", "docker")
-# Family -> the folder of its repositories' files, and how such a file ends.
+# Family -> the paths of a repository's file and of its key's.
+_BY_RPM = "/etc/pki/rpm-gpg/gpunode-{}.asc"
 SOURCES = {
-    "apt": ("/etc/apt/sources.list.d", "sources"),
-    "dnf": ("/etc/yum.repos.d", "repo"),
-    "dnf5": ("/etc/yum.repos.d", "repo"),
-    "zypper": ("/etc/zypp/repos.d", "repo"),
-}
-_KEYS = {
-    "apt": ("/usr/share/keyrings", "gpg"),
-    "dnf": ("/etc/pki/rpm-gpg", "asc"),
-    "dnf5": ("/etc/pki/rpm-gpg", "asc"),
-    "zypper": ("/etc/pki/rpm-gpg", "asc"),
+    "apt": ("/etc/apt/sources.list.d/gpunode-{}.sources", "/usr/share/keyrings/gpunode-{}.gpg"),
+    "dnf": ("/etc/yum.repos.d/gpunode-{}.repo", _BY_RPM),
+    "dnf5": ("/etc/yum.repos.d/gpunode-{}.repo", _BY_RPM),
+    "zypper": ("/etc/zypp/repos.d/gpunode-{}.repo", _BY_RPM),
 }
 
 
 def source_path(family: str, label: str) -> str:
     """Return the path of the file that tells a package manager of a repository of ours."""
-    folder, ending = SOURCES[family]
-    return f"{folder}/gpunode-{label}.{ending}"
+    return SOURCES[family][0].format(label)
 
 
 def key_path(family: str, label: str) -> str:
     """Return the path of the file that holds a repository's pinned key."""
-    folder, ending = _KEYS[family]
-    return f"{folder}/gpunode-{label}.{ending}"
+    return SOURCES[family][1].format(label)
 
 
 def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") -> str:

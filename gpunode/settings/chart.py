@@ -49,23 +49,18 @@ Digest = Annotated[
 ]
 
 
-def plain_json(value: Any) -> Any:
-    """Return a value as it is where JSON can hold it."""
-    _look_into(value, _DEEPEST)
-    return value
-
-
-def _look_into(value: Any, depth: int) -> None:
+def plain_json(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return a value unchanged where JSON can hold it; raise ValueError where not, or below `depth` levels."""
     if depth == 0:
         raise ValueError(f"is nested deeper than {_DEEPEST} levels")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str) or not key.isprintable():
                 raise ValueError("must have strings for keys, at every depth")
-            _look_into(item, depth - 1)
+            plain_json(item, depth - 1)
     elif isinstance(value, list):
         for item in value:
-            _look_into(item, depth - 1)
+            plain_json(item, depth - 1)
     elif isinstance(value, str):
         if _UNWRITABLE.search(value):
             raise ValueError("holds a character that YAML cannot hold")
@@ -75,6 +70,7 @@ def _look_into(value: Any, depth: int) -> None:
         raise ValueError(
             f"holds a {type(value).__name__}; allowed are mappings, lists, strings, numbers, True and False"
         )
+    return value
 
 
 ChartValues = Annotated[dict[str, Any], AfterValidator(plain_json)]
@@ -156,6 +152,8 @@ class Known(Row):
     unquoted_values: Table[str, Unquoted]
     unread_values: Table[str, str]
     unlisted_values: Table[str, tuple[str, ...]]
+    settings_of_values: Table[str, Table[str, str]]
+    allowed_values: Table[str, Table[str, bool]]
 
 
 known = table(Known, "device_plugin.yaml")
@@ -169,28 +167,15 @@ def of_kubernetes() -> Mapping[str, Needs]:
     return MappingProxyType({**known().kubernetes, **stated})
 
 
-# Dotted value -> the setting that stands for it. A prefix stands for all below it.
-_SETTINGS = {
-    "config": "sharing, from which config.map is made (or device_plugin.config_name)",
-    "migStrategy": "sharing.mig_strategy of each node, all of which this value would override",
-    "deviceListStrategy": "device_plugin.device_list_strategy",
-    "deviceIDStrategy": "device_plugin.device_id_strategy",
-    "failOnInitError": "device_plugin.fail_on_init_error",
-    "compatWithCPUManager": "device_plugin.pass_device_specs",
-    "nvidiaDriverRoot": "device_plugin.driver_root",
-    "runtimeClassName": "device_plugin.runtime_class",
-    "gfd.enabled": "device_plugin.gfd",
-    "nfd.enabled": "device_plugin.nfd",
-    "image.repository": "device_plugin.image",
-    "image.tag": "device_plugin.image_tag and device_plugin.image_digest",
-    "namespace": "device_plugin.namespace",
-    "namespaceOverride": "device_plugin.namespace",
-}
+def too_old(version: str | None, feature: str) -> Needs | None:
+    """Return what a feature needs where a version of Kubernetes is older; None: it is not, or is not known."""
+    needs = of_kubernetes()[feature]
+    return None if version is None or needs.are_met_by(version) else needs
 
 
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) of values that a setting stands for, that nothing reads, or of a wrong type."""
-    yield from said_by_settings(values, _SETTINGS)
+    yield from said_by_settings(values, "nvidia-device-plugin")
     for name, read in known().unread_values.items():
         if found_in(values, name) is not None:
             yield "values", f"{name} is read by no template of the chart; set {read} in its place"
@@ -206,11 +191,12 @@ def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "values", "podAnnotations must be a mapping of strings"
 
 
-def said_by_settings(values: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) of values that a setting stands for: dotted value -> that setting."""
-    for name, setting in settings.items():
+def said_by_settings(values: Mapping[str, Any], chart: str) -> Iterator[tuple[str, str]]:
+    """Yield (field, what is wrong) of values of a chart that a setting stands for, and that may not be as they are."""
+    allowed = known().allowed_values.get(chart, {})
+    for name, setting in known().settings_of_values[chart].items():
         found = found_in(values, name)
-        if found is None:
+        if found is None or found is allowed.get(name):
             continue
         kind = (
             ", and as one string at that, no list" if name == "deviceListStrategy" and isinstance(found, list) else ""

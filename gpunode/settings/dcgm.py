@@ -41,6 +41,7 @@ class Known(Row):
     first_branch_of_cuda_13: str
     paired: dict[str, str]
     oldest_chart: str
+    options: dict[str, tuple[str, ...]]
 
 
 known = table(Known, "dcgm.yaml")
@@ -133,25 +134,6 @@ class DcgmSettings(Component):
             )
 
 
-# Dotted value of the chart -> the setting that stands for it.
-_SETTINGS = {
-    "serviceMonitor.enabled": "dcgm_exporter_chart.service_monitor",
-    "runtimeClassName": "device_plugin.runtime_class",
-    "hostNetwork": "dcgm_exporter_chart.engine",
-    "service.port": "dcgm_exporter_chart.port",
-    "service.address": "dcgm_exporter_chart.port",
-    "nameOverride": "dcgm_exporter_chart.release, by which gpunode knows the pods",
-    "fullnameOverride": "dcgm_exporter_chart.release, by which gpunode knows the pods",
-    "namespaceOverride": "dcgm_exporter_chart.namespace",
-}
-# Options of the exporter, and the variables of the same meaning; a command line counts more than variables.
-_OPTIONS = {
-    "interval": ("-c", "--collect-interval", "DCGM_EXPORTER_INTERVAL"),
-    "engine": ("-r", "--remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO"),
-    "port": ("-a", "--address", "DCGM_EXPORTER_LISTEN"),
-}
-
-
 def _no_older(version: str) -> str:
     oldest = known().oldest_chart
     if not at_least(version, oldest):
@@ -196,13 +178,13 @@ class DcgmExporterChartSettings(ReleaseSettings):
         yield from super().contradictions()
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the exporter a namespace of its own"
-        yield from said_by_settings(self.values, _SETTINGS)
+        yield from said_by_settings(self.values, "dcgm-exporter")
         for name, kind in (("arguments", str), ("extraEnv", dict), ("tolerations", dict)):
             found = self.values.get(name, [])
             if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
                 yield "values", f"{name} must be a list, as the chart has it"
         said = (*_words(self.values.get("arguments"), None), *_words(self.values.get("extraEnv"), "name"))
-        for setting, options in _OPTIONS.items():
+        for setting, options in known().options.items():
             if taken := [word for word in said if word.partition("=")[0] in options]:
                 yield "values", f"{taken[0]} is said by dcgm_exporter_chart.{setting}"
 

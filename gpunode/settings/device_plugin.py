@@ -160,28 +160,6 @@ class DevicePluginSettings(ReleaseSettings):
 
 
 METHOD = "gpu-operator"
-# Dotted value of the chart -> what stands for it; it may not be True.
-_OFF = {
-    "driver.enabled": "driver, which gpunode brings: the operator's own would be a second one",
-    "driver.nvidiaDriverCRD.enabled": "driver, which gpunode brings: the operator's own would be a second one",
-    "toolkit.enabled": "toolkit, which gpunode brings: the operator's own would change the runtime's configuration",
-    "devicePlugin.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: two would give the same "
-    "GPUs away",
-    "gfd.enabled": "device_plugin.gfd: discovery has to know the plugin's configurations",
-    "gpuCluster.deployCR": "device_plugin, whose chart gpunode rolls out beside the operator: a GPUCluster would give "
-    "the same GPUs away by dynamic resource allocation",
-    "sandboxWorkloads.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: virtual machines "
-    "would be given the same GPUs",
-}
-# It may not be False.
-_ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what the operator brings"}
-# Others that settings stand for.
-_SETTINGS = {
-    "devicePlugin.config": "sharing, from which the plugin's configurations are made",
-    "nfd.enabled": "device_plugin.nfd",
-    "dcgmExporter.enabled": "gpu_operator.dcgm_exporter",
-    "migManager.enabled": "gpu_operator.mig_manager",
-}
 
 
 class GpuOperatorSettings(ReleaseSettings):
@@ -213,9 +191,7 @@ class GpuOperatorSettings(ReleaseSettings):
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the operator a namespace of its own"
         yield from super().contradictions()
-        off = {name: setting for name, setting in _OFF.items() if found_in(self.values, name) is not False}
-        on = {name: setting for name, setting in _ON.items() if found_in(self.values, name) is not True}
-        yield from said_by_settings(self.values, {**off, **on, **_SETTINGS})
+        yield from said_by_settings(self.values, METHOD)
         for name in self.image_digests:
             if found_in(self.values, f"{name}.version") is not None:
                 yield "values", f"{name}.version is said by gpu_operator.image_digests; leave one of them out"

@@ -52,12 +52,9 @@ def given_for(name: str, groups: Collection[str], every: Collection[str]) -> Map
     """
     if not limit() or any(each in groups if each in every else fnmatch(name, each) for each in limit()):
         return given()
-    of_a_run = {name: _those(given().get(name), keys) for name, keys in _OF_A_RUN.items()}
+    settings = {name: found for name, found in given().items() if name in _OF_A_RUN and isinstance(found, dict)}
+    of_a_run = {name: {key: found[key] for key in _OF_A_RUN[name] if key in found} for name, found in settings.items()}
     return {name: found for name, found in of_a_run.items() if found}
-
-
-def _those(settings: Any, keys: Collection[str]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key in keys} if isinstance(settings, dict) else {}
 
 
 def limit() -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _judge(whole: Node, settings: Settings) -> None:
     """Decide and plan, print what comes of it, and record the node."""
     made: Plan | Finding
     try:
-        judge_apart(settings, whole, refusals(settings, whole.machine), _raised)
+        judge_apart(settings, whole, refusals(settings, whole), _raised)
         made = plan(settings, whole, TODAY)
     except VersionError as error:
         # A text is no version: that is said in words of its own.

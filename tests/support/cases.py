@@ -5,7 +5,7 @@ A case:
 
 - `arguments`: a list or a mapping. By the type hints of the function a mapping becomes a dataclass or a model, a text
   an enumeration, seconds a timedelta. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these
-  fields changed, `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
+  fields changed, `{make: gpunode.system.service.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
   `encoded`: more of its lines, start of the line -> a text that stands behind it in base64.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.

@@ -39,7 +39,7 @@ def refused_hosts(hosts: dict[str, dict[str, Any]]) -> list[str]:
 def preflight(component: str, data: dict[str, Any], node: Node, names: Iterable[str] = ()) -> dict[str, Any]:
     """Return the codes of what a component is refused for, and of what is told of it, before a node is touched."""
     settings = settings_from({**DATA, **data})
-    found = {"refused": refusals(settings, node.machine), "told": cautions(settings, node.machine)}
+    found = {"refused": refusals(settings, node), "told": cautions(settings, node)}
     own = {
         key: [each for each in every if each.component == component or each.code.startswith(f"preflight.{component}-")]
         for key, every in found.items()
@@ -85,7 +85,7 @@ def _unnamed(text: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 def written(path: str, data: dict[str, Any]) -> list[str] | None:
     """Return the lines of one of gpunode's own files, without comments; None where it is to be gone, [] for none."""
-    text = desired_files(settings_from({**DATA, **data}), GOOD.machine).get(path, "")
+    text = desired_files(settings_from({**DATA, **data}), GOOD).get(path, "")
     return None if text is None else [line for line in text.splitlines() if line and not line.startswith("#")]
 
 

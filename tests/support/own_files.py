@@ -40,7 +40,7 @@ def digest(text: str) -> str:
 
 def texts(settings: Mapping[str, Any], ends: list[str], system: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the own files whose paths end so, as a machine of this system is to have them; None: gone."""
-    machine = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, **dict[str, Any](system or {})))
+    machine = replace(GOOD, operating_system=replace(GOOD.operating_system, **dict[str, Any](system or {})))
     found = desired_files(settings_from(settings), machine)
     return {path: text for path, text in found.items() if path.endswith(tuple(ends))}
 
@@ -68,7 +68,7 @@ def outcome(
     before: the settings of the run that left it; recorded: whether there was one
     """
     asked, earlier = (settings_from({**DATA, **each}) for each in (settings, settings if before is None else before))
-    texts = desired_files(earlier, of.machine) if recorded else {}
+    texts = desired_files(earlier, of) if recorded else {}
     files = {
         path: OwnFile(digest(text), None if path.startswith("/etc/apt/sources") else "644")
         for path, text in texts.items()

@@ -36,8 +36,8 @@ from gpunode.packages.installed_packages import InstalledPackages, OutdatedServi
 from gpunode.packages.trust import PERMISSIONS
 from gpunode.system.applied import PATH, parse_applied
 from gpunode.system.kernel import KernelFeatures
+from gpunode.system.service import Unit
 from gpunode.system.transaction import Journal
-from gpunode.system.unit import Unit
 
 
 class RecordedNode:

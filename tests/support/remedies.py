@@ -60,7 +60,7 @@ def _node(parts: dict[str, Any], of: Node = GOOD) -> Node:
 
 def _edited(settings: Settings, node: Node, path: str) -> Node:
     """Return a node as a run by these settings left it, with another text in one of gpunode's own files."""
-    texts = {each: text for each, text in desired_files(settings, node.machine).items() if text is not None}
+    texts = {each: text for each, text in desired_files(settings, node).items() if text is not None}
     files = {each: OwnFile(sha256(text.encode()).hexdigest(), "644") for each, text in texts.items()}
     present = {each: PresentFile("644 root:root", file.sha256) for each, file in files.items()}
     present[path] = PresentFile("644 root:root", "0" * 64)

@@ -42,8 +42,8 @@ from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.running_boot import RunningBoot
+from gpunode.system.service import Unit
 from gpunode.system.transaction import Journal
-from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
 from tests.support.recorded_node import RecordedNode
 

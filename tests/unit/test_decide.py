@@ -37,8 +37,8 @@ from gpunode.node.verdict import judge
 from gpunode.operations import containerd, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
 from gpunode.system.applied import Applied, PresentFile
+from gpunode.system.service import Unit
 from gpunode.system.transaction import Journal
-from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import DATA, GOOD
@@ -192,7 +192,7 @@ STOPPED = st.fixed_dictionaries({
         "podman": st.sampled_from([Podman("5.4.2"), Podman()]),
     "keyrings": st.sampled_from([GOOD.keyrings, replace(GOOD.keyrings, keys=())]),
     "applied": st.sampled_from([GOOD.applied, Applied(True, None, None, (), tuple(
-        (path, PresentFile("644 root:root", "b" * 64)) for path in desired_files(settings_from(DATA), GOOD.machine)
+        (path, PresentFile("644 root:root", "b" * 64)) for path in desired_files(settings_from(DATA), GOOD)
     ))]),
 })  # fmt: skip
 

@@ -189,7 +189,7 @@ def test_the_operations_load_and_boot_where_the_decision_says_so(node: Node, ask
     desired = settings(asked, "reboot")
     decision, absent = decisions(desired, node)["driver"], desired.driver.removes
     # With another driver to come, they decide by that one.
-    if not node.machine.has_gpu or _brings(decision) or (not absent and node.driver.module_version is None):
+    if not node.has_gpu or _brings(decision) or (not absent and node.driver.module_version is None):
         return
     host = Host({DriverFact: node.driver, BootFact: node.boot})
     parameters = desired.driver.module_parameters if desired.driver.installs else {}

@@ -94,7 +94,7 @@ def test_a_change_that_no_run_comes_to_is_no_step_of_the_plan() -> None:
 def _present(draw: st.DrawFn) -> Node:
     files = {PATH: PresentFile("644 root:root", "a" * 64)} if draw(st.booleans()) else {}
     recorded = {}
-    for path in desired_files(SETTINGS, GOOD.machine):
+    for path in desired_files(SETTINGS, GOOD):
         if draw(st.booleans()):
             files[path] = PresentFile(draw(st.sampled_from(["644 root:root", "666 root:root"])), "b" * 64)
         if draw(st.booleans()):

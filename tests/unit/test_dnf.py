@@ -156,7 +156,7 @@ def test_a_hold_by_a_plugin_that_is_switched_off_is_refused_before_the_node_is_t
     asked = settings_from({"driver": {"version": "580.95.05", "hold": driver}, "toolkit": {"hold": toolkit}})
     system = replace(GOOD.operating_system, id="rocky", version_id="9.5")
     node = replace(GOOD, operating_system=system, toolkit=replace(GOOD.toolkit, locking_off=off))
-    found = [item for item in refusals(asked, node.machine) if "versionlock" in item.reason]
+    found = [item for item in refusals(asked, node) if "versionlock" in item.reason]
     assert [unnamed(f"{item.reason} {item.remedy}", *(named or ()), "enabled = 1") for item in found] == (
         [[]] if named else []
     )

@@ -195,7 +195,7 @@ def test_dracut_is_told_to_leave_nouveau_out_where_it_makes_the_images(
     system = {"apt": ("debian", "12"), "dnf": ("rocky", "9.5"), "zypper": ("sles", "15.6"), "pacman": ("arch", "")}
     identity, release = system[family]
     named = replace(GOOD_NODE.operating_system, id=identity, version_id=release)
-    machine = replace(GOOD_NODE.machine, operating_system=named)
+    machine = replace(GOOD_NODE, operating_system=named)
     text = desired_files(settings_from({}), machine).get(own_files_of_driver.DRACUT)
     assert ('omit_drivers+=" nouveau "' in (text or "")) is asked
 
@@ -296,7 +296,7 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
         monkeypatch.setattr(driver_deploy, name, recorder)
     monkeypatch.setattr(driver_deploy, "own_file", recorder.own_file)
     monkeypatch.setattr(driver_deploy, "settings", lambda: settings_from({"driver": {"source": source}}))
-    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE.machine)
+    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD_NODE)
     monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
     monkeypatch.setattr(driver_deploy, "drain", lambda: None)
     monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family="apt"))
@@ -309,7 +309,7 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
     assert order[:-3] == (["installed"] if source == "cuda-repository" else [])
     (blacklist,) = [call["blacklist"] for call in recorder.calls if "blacklist" in call]
     assert nouveau == f"/etc/modprobe.d/{blacklist}"
-    assert "blacklist nouveau\n" in str(desired_files(settings_from({}), GOOD_NODE.machine)[nouveau])
+    assert "blacklist nouveau\n" in str(desired_files(settings_from({}), GOOD_NODE)[nouveau])
 
 
 KERNELS = (

@@ -14,6 +14,7 @@ from gpunode.base.comparison import BY_HAND, RUN
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.containerd.drop_in import PROXY
 from gpunode.components.driver.sides import desired
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
@@ -22,7 +23,6 @@ from gpunode.facts.records import LEFT
 from gpunode.facts.records import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions
-from gpunode.node.own_files.containerd import PROXY
 from gpunode.node.own_files.driver import SOFTDEP
 from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.node.plan import plan

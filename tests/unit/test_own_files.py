@@ -14,6 +14,7 @@ import pytest
 
 from gpunode.base.file import File
 from gpunode.base.probe_output import checked
+from gpunode.components.toolkit import state as own_files_of_toolkit
 from gpunode.deploys import component
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.families.dnf import DnfRepository
@@ -23,7 +24,6 @@ from gpunode.facts.packages import AptRepository as AptRepositoryFact
 from gpunode.facts.records import Applied as AppliedFact
 from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
-from gpunode.node.own_files import toolkit as own_files_of_toolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.operations import applied, files, repositories
 from gpunode.operations import verify as verdict
@@ -50,7 +50,7 @@ def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_bri
     asked = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}, **more})
     distrusted: list[str] = []
     monkeypatch.setattr(driver_deploy, "settings", lambda: asked)
-    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD.machine)
+    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD)
     monkeypatch.setattr(driver_deploy, "needed", lambda *_, **__: None)
     monkeypatch.setattr(driver_deploy, "distrust", distrusted.append)
     driver_deploy._forget_others(None)

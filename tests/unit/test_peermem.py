@@ -69,7 +69,7 @@ def test_drift_names_what_is_in_the_way_and_the_plan_loads_it_where_nothing_is(
 
 
 def test_at_boot_a_file_loads_it_that_goes_with_the_setting() -> None:
-    machine = GOOD.machine
+    machine = GOOD
     text = files(ASKED, machine)[PEERMEM]
     assert text is not None and text.splitlines()[-1] == MODULE
     assert files(settings_from({"driver": {"version": "580.95.05"}}), machine)[PEERMEM] is None

@@ -129,5 +129,5 @@ def test_the_plan_shows_the_steps_and_an_image_leaves_them_to_its_machine() -> N
     assert (steps[0].code, steps[0].what) == ("power.power-limit-of-gpu", "power limit of GPU 0")
     assert (steps[0].actual, steps[0].desired, steps[0].pending) == ("700 W", "600 W", False)
     assert [step.pending for step in steps if step.disruption is Disruption.reboot] == [True]
-    image = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, booted=False))
+    image = replace(GOOD, operating_system=replace(GOOD.operating_system, booted=False))
     assert len([item for item in cautions(settings, image) if "power" in item.reason]) == 1

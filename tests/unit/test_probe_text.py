@@ -33,8 +33,8 @@ from gpunode.lab.world.toolkit import cdi_refresh
 from gpunode.operations.script import script_command
 from gpunode.packages.deb import parse_apt_sources, parse_deb_packages
 from gpunode.system.disk import parse_disk
+from gpunode.system.service import parse_unit
 from gpunode.system.transaction import parse_journal
-from gpunode.system.unit import parse_unit
 from tests.shell_files import SHELLS, faults, files, shell_strings
 from tests.support.shell import programs
 

@@ -208,7 +208,7 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
     asked = {"disruption": {"allow": allow, "max_parallel": 3, "reboot_timeout": 120}}
     monkeypatch.setattr(reboot_deploy, "settings", lambda: settings_from(asked))
     monkeypatch.setattr(reboot_deploy, "drain", lambda: None)
-    monkeypatch.setattr(reboot_deploy, "machine", lambda: GOOD.machine)
+    monkeypatch.setattr(reboot_deploy, "machine", lambda: GOOD)
     monkeypatch.setattr(reboot, "rebooted", lambda **given: calls.append({"operation": "rebooted", **given}))
     monkeypatch.setattr(driver, "module_loaded", lambda **given: calls.append({"operation": "module_loaded", **given}))
     inspect.unwrap(reboot_deploy.reboot)()
@@ -216,13 +216,13 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
         # Nobody asks for one: it is not even listed.
         assert calls == []
         asked_once = replace(GOOD, driver=replace(GOOD.driver, booted_for="580.95.05"))
-        monkeypatch.setattr(reboot_deploy, "machine", lambda: asked_once.machine)
+        monkeypatch.setattr(reboot_deploy, "machine", lambda: asked_once)
         inspect.unwrap(reboot_deploy.reboot)()
     # What nothing loads at boot (nvidia_uvm) is loaded after it.
     assert [call["operation"] for call in calls] == ["rebooted", "module_loaded"]
     assert (calls[0]["allowed"], calls[0]["timeout"], calls[0]["_parallel"]) == (allow == "reboot", 120, 3)
     calls.clear()
-    monkeypatch.setattr(reboot_deploy, "machine", lambda: replace(GOOD, pci=PciGpus(())).machine)
+    monkeypatch.setattr(reboot_deploy, "machine", lambda: replace(GOOD, pci=PciGpus(())))
     inspect.unwrap(reboot_deploy.reboot)()
     assert calls == [], "without a GPU nothing is loaded by a reboot"
 

@@ -43,7 +43,7 @@ def test_a_run_reports_what_is_broken_on_a_node_that_it_refuses(
     readings: dict[type, Any], others: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = {**DATA, "driver": {"version": "570.172.08"}, "cuda": {"version": "13.0"}}
-    host: Any = Host({MachineFact: BROKEN.machine, **readings}, name="gpu-1", state=_Run())
+    host: Any = Host({MachineFact: BROKEN, **readings}, name="gpu-1", state=_Run())
     host.data = SimpleNamespace(dict=lambda: data, override_datas={})
     host.groups = []
     host.inventory = SimpleNamespace(get_data=dict, get_host_data=lambda _: data, get_override_data=dict, groups={})

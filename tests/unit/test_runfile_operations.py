@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from gpunode.components import runfile
+from gpunode.components.cuda import state as cuda
 from gpunode.components.cuda.decide import Desired
 from gpunode.deploys import cuda as cuda_deploy
 from gpunode.facts.driver import Driver as DriverFact
@@ -18,7 +19,6 @@ from gpunode.facts.driver import DriverPackages as PackagesFact
 from gpunode.facts.system import Boot as BootFact
 from gpunode.facts.toolkit import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.node.own_files import cuda
 from gpunode.operations import cuda as operations_cuda
 from gpunode.operations import runfile as operations_runfile
 from gpunode.packages.driver_packages.installed import DriverPackages

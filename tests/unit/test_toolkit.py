@@ -153,9 +153,7 @@ def test_a_package_manager_that_cannot_do_it_is_said_beforehand(
     toolkit: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpunode.node.preflight.runtimes._HOLDING", ("dnf",))
-    reasons = [
-        item.reason for item in refusals(settings_from({"toolkit": toolkit}), replace(GOOD, toolkit=LEGACY).machine)
-    ]
+    reasons = [item.reason for item in refusals(settings_from({"toolkit": toolkit}), replace(GOOD, toolkit=LEGACY))]
     assert any("with apt" in reason for reason in reasons)
 
 

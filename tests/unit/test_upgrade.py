@@ -62,7 +62,7 @@ def read(name: str) -> Any:
 def test_a_node_of_an_earlier_gpunode_is_as_desired_and_has_nothing_to_do(name: str) -> None:
     found = RecordedNode(BEFORE / "nodes" / name)
     settings = settings_from(found.data)
-    assert refusals(settings, found.node.machine, AT.date()) == ()
+    assert refusals(settings, found.node, AT.date()) == ()
     findings = judge(settings, found.node)
     assert bad(*findings) == () and len(findings) > 10
     assert plan(settings, found.node).steps == ()

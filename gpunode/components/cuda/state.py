@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from gpunode.base import tables
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
+from gpunode.base.template import rendered
+from gpunode.settings import Settings
 
 _RELEASE = re.compile(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)")
 _PATH = re.compile(r"^/usr/local/cuda-(\d+\.\d+)$")
@@ -73,3 +75,21 @@ def _by_version(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
 
 def _versions(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(match[1] for path in paths if (match := _PATH.match(path)))
+
+
+PROFILE = "/etc/profile.d/cuda.sh"
+# The package of that name brings a script of its own, which an upgrade of it brings again.
+ARCH_PROFILE = "/etc/profile.d/gpunode-cuda.sh"
+PATHS = (PROFILE, ARCH_PROFILE)
+
+
+def profile_path(settings: Settings) -> str:
+    """Return the path of the profile script; the settings are those of `resolve_for_os`."""
+    return ARCH_PROFILE if settings.cuda.source == "distribution" else PROFILE
+
+
+def files(settings: Settings, machine: object) -> dict[str, str | None]:
+    """Return the script that puts CUDA on the PATH."""
+    if not settings.cuda.enabled:
+        return {}
+    return {profile_path(settings): rendered("cuda.sh") if settings.cuda.profile else None}

@@ -14,7 +14,7 @@ from gpunode.packages.driver_packages.installed import pinned_by_apt
 from gpunode.packages.driver_packages.names import belongs, brings_kernels
 from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import is_masked, starts_at_boot
 
 driver_finding = partial(finding_message, "driver")
 

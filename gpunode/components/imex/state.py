@@ -8,8 +8,7 @@ from typing import Any
 from gpunode.base.probe_output import cells, decoded, files, repeated, timestamp, values
 from gpunode.base.reading import Reading
 from gpunode.base.structured_text import TextError, load_json
-from gpunode.system.service import seconds
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import is_masked, seconds, starts_at_boot
 
 # What gpunode wrote last: a list that says so is gpunode's to take away. It holds addresses alone, and no comment.
 RECORD = "/var/lib/gpunode/imex/nodes_config.cfg"

@@ -16,7 +16,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
 from gpunode.components.mig.change import Instance
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
-from gpunode.system.unit import starts_at_boot
+from gpunode.system.service import starts_at_boot
 
 _LINE = re.compile(
     r"GPU-[0-9a-zA-Z-]{1,64} (?:off|on(?: [0-9]+g\.[0-9]+gb(?:[+-][A-Za-z0-9.,]+)?:[0-9]+=(?:[0-9]+(?:,[0-9]+)*)?)*)",

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from gpunode.base.probe_output import cells, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.mps.daemon import FOLDER, NODE
-from gpunode.system.service import seconds
-from gpunode.system.unit import starts_at_boot
+from gpunode.system.service import seconds, starts_at_boot
 
 # It becomes a part of a unit and of a script.
 _PATH = re.compile(r"/[A-Za-z0-9._/+-]+", re.ASCII)

@@ -16,7 +16,7 @@ from gpunode.base.tables.reading import Row, table
 from gpunode.base.template import rendered
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu
-from gpunode.system.unit import starts_at_boot
+from gpunode.system.service import starts_at_boot
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.versions import program_version
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.settings.slurm import SlurmSettings
-from gpunode.system.service import seconds
-from gpunode.system.unit import starts_at_boot
+from gpunode.system.service import seconds, starts_at_boot
 
 _RANGES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 # The kernel counts none beyond it.

@@ -11,7 +11,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
-from gpunode.system.unit import is_masked, unmask
+from gpunode.system.service import is_masked, unmask
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from gpunode.base import tables, versions
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.template import rendered
 from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
+from gpunode.settings import Settings
 
 # They belong together, but their dependencies bind only the first two to one version: apt may move one alone.
 PACKAGES = (
@@ -169,3 +171,14 @@ def _specification(line: str, libraries: Mapping[str, str]) -> CdiSpecification:
     path, version, ours, *hooks = words
     names = tuple(hooks[0].split(",")) if hooks else ()
     return CdiSpecification(path, None if version == "-" else version, ours == "ours", names, libraries.get(path))
+
+
+LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
+PATHS = (LINK_RULE,)
+
+
+def files(settings: Settings, machine: object) -> dict[str, str | None]:
+    """Return the udev rule that links NVIDIA's devices in /dev/char."""
+    if not settings.toolkit.enabled:
+        return {}
+    return {LINK_RULE: rendered("nvidia-dev-char.rules") if settings.toolkit.device_links else None}

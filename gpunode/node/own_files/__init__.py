@@ -1,1 +1,1 @@
-"""The files that are gpunode's alone: what a run writes, and what drift compares with, a module each."""
+"""gpunode's own files that several components need, and what is to be done about all own files of a node."""

@@ -131,7 +131,8 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
             # Seldom asked, and not for nothing.
             last = (actual.settings, actual.gpunode)
             same = shown is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
-            as_left = same or _is_as_left(recorded.get(path), now)
+            left = recorded.get(path)
+            as_left = same or (now is None if left is None else _sides(left, now, "")[0] is None)
             yield FILES[place.component].compared(
                 shown or to_be,
                 to_be,
@@ -154,11 +155,6 @@ def _desired(
         return None
     # The mode of a repository's file is looked at with all others that root runs by (gpunode.system.exposed).
     return OwnFile(hashlib.sha256(text.encode()).hexdigest(), None if path in REPOSITORIES else _MODE)
-
-
-def _is_as_left(recorded: OwnFile | None, actual: PresentFile | None) -> bool:
-    """Say whether a file is as the last whole run left it, none where it left none."""
-    return actual is None if recorded is None else _sides(recorded, actual, "")[0] is None
 
 
 def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[str | None, str]:

@@ -13,7 +13,6 @@ from gpunode.components.driver import flavour
 from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import (
-    archive,
     boot,
     cluster,
     cuda,
@@ -23,7 +22,6 @@ from gpunode.node.preflight import (
     offered,
     platform,
     podman,
-    runfile,
     runtimes,
 )
 from gpunode.node.preflight.anywhere import former_names
@@ -51,11 +49,11 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
         found += driver.proprietary_refusals(settings, desired, actual, today or _today())
         found += driver.flavour_branch_refusals(settings, desired, machine.operating_system)
         found += driver.minimum_refusals(desired)
-    found += runfile.runfile_refusals(settings, machine)
+    found += boot.runfile_refusals(settings, machine)
     found += trust.trust_refusals(machine.apt_sources)
     found += driver.branch_change_refusals(settings, actual)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
-    found += archive.archive_refusals(settings, machine)
+    found += offered.archive_refusals(settings, machine)
     found += offered.offered_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, desired)
     found += cuda.offered_refusals(settings, system)
@@ -89,7 +87,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
-        *archive.archive_cautions(settings, machine),
+        *offered.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),

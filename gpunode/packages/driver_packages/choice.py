@@ -133,20 +133,6 @@ def chosen(
     return found
 
 
-def retained_packages(
-    others: Mapping[str, str], available: Iterable[tuple[str, str]], upstream: str
-) -> dict[str, str | None]:
-    """Return what else is there of a driver from another source -> its version with the new one; None: it is to go.
-
-    A library that stayed behind would be loaded with a module of another version. `others` are name -> version.
-    """
-    offered: dict[str, str] = {}
-    for name, version in available:
-        if satisfies(version, upstream):
-            offered.setdefault(name, version)
-    return {name: offered.get(name) for name, version in sorted(others.items()) if driver_branch(version) is not None}
-
-
 def come_along(
     others: Mapping[str, str],
     available: Iterable[tuple[str, str]],
@@ -163,7 +149,12 @@ def come_along(
     + clash: a package of another branch, which the new one does not have, would keep files that are the new one's, too:
       dpkg refuses them, where rpm knows by Obsoletes what takes their place
     """
-    along = retained_packages(others, available, upstream)
+    offered: dict[str, str] = {}
+    for name, version in available:
+        if satisfies(version, upstream):
+            offered.setdefault(name, version)
+    # A library that stayed behind would be loaded with a module of another version.
+    along = {name: offered.get(name) for name, version in sorted(others.items()) if driver_branch(version) is not None}
     if moved:
         return along
     return {

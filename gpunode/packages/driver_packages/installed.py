@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunode.base import versions
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import DriverSource
-from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_package
+from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_package, wanted
 from gpunode.packages.driver_packages.sources import leftovers
 from gpunode.packages.installed_packages import satisfies
 
@@ -124,19 +124,10 @@ def parse_driver_packages(lines: list[str]) -> DriverPackages:
     found = values(lines)
     if found.get("dpkg") != "installed":
         raise ParseError("dpkg-query gave no answer")
-    packages: dict[str, str] = {}
-    held = set()
-    for line in repeated(lines, "package"):
-        words = line.split(" ")
-        if len(words) != 3 or not is_package(*words[1:]):
-            raise ParseError(f"not a package: {line[:80]!r}")
-        want, name, version = words
-        packages[name] = version
-        if want == "hold":
-            held.add(name)
+    packages, held = wanted(lines)
     return DriverPackages(
-        packages=tuple(sorted(packages.items())),
-        held=tuple(sorted(held)),
+        packages=tuple(sorted(dict(packages).items())),
+        held=held,
         interrupted=found.get("interrupted") == "yes",
         preferences=decoded(found, "preferences"),
         unattended=decoded(found, "unattended"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError
 
 # Globs, as dpkg-query and apt's preferences take them, and what of their catch is not the driver, as grep -E takes it:
@@ -70,6 +71,15 @@ def pairs(lines: Iterable[str], is_pair: Callable[[str, str], bool] = is_package
     if wrong := next((pair for pair in found if not is_pair(*pair)), None):
         raise ParseError(f"not a package: {' '.join(wrong)[:80]!r}")
     return found
+
+
+def wanted(
+    lines: list[str], is_pair: Callable[[str, str], bool] = is_package
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """Parse `package=WANT NAME VERSION` lines into (name, version), and the names that are held; raise ParseError."""
+    rows = [line.partition(" ") for line in repeated(lines, "package")]
+    found = pairs((rest for _, _, rest in rows), is_pair)
+    return found, tuple(sorted({name for (name, _), row in zip(found, rows, strict=True) if row[0] == "hold"}))
 
 
 def belongs(name: str) -> bool:

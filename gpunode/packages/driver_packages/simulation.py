@@ -39,11 +39,17 @@ _IMAGE = re.compile(r"linux-image-(unsigned-)?\d.*")
 _GOES = re.compile(r"(?:Remv|Purg) (?P<name>\S+)(?: \[(?P<old>[^\]\s]+)\])?.*")
 
 
-def parse_simulation(lines: list[str]) -> Simulation:
-    """Parse `status=EXIT CODE` and `line=WHAT APT SAID` lines; raise ParseError where apt's words are not its usual."""
+def exit_status(lines: list[str], manager: str) -> int:
+    """Return the exit status of a package manager (`status=EXIT CODE`); raise ParseError."""
     status = values(lines).get("status", "")
     if not status.isdecimal():
-        raise ParseError("apt-get -s gave no exit status")
+        raise ParseError(f"{manager} gave no exit status")
+    return int(status)
+
+
+def parse_simulation(lines: list[str]) -> Simulation:
+    """Parse `status=EXIT CODE` and `line=WHAT APT SAID` lines; raise ParseError where apt's words are not its usual."""
+    status = exit_status(lines, "apt-get -s")
     comes, goes, errors = [], [], []
     for line in repeated(lines, "line"):
         if line.startswith("Inst "):
@@ -58,9 +64,9 @@ def parse_simulation(lines: list[str]) -> Simulation:
             goes.append((_unqualified(match["name"]), match["old"] or ""))
         elif line.startswith("E: ") or "Depends: " in line:
             errors.append(line.removeprefix("E: "))
-    if status != "0" and not errors:
+    if status and not errors:
         errors = [line for line in repeated(lines, "line") if line][-3:] or [f"it exits {status}"]
-    return Simulation(tuple(comes), tuple(goes), tuple(errors) if status != "0" else ())
+    return Simulation(tuple(comes), tuple(goes), tuple(errors) if status else ())
 
 
 def left_behind(along: Mapping[str, str], simulation: Simulation) -> dict[str, str]:

@@ -47,9 +47,13 @@ def driver_source(settings: Settings, system: OperatingSystem, boot: Boot | None
 def resolve_for_os(settings: Settings, system: OperatingSystem) -> Settings:
     """Return the settings with what they leave to the distribution: driver branch, CUDA's version, and the sources."""
     found = tables.distribution(system.id, system.version_id)
-    if found is not None and found.repository is None:
-        settings = _from_the_distribution(settings)
     driver, cuda = settings.driver, settings.cuda
+    if found is not None and found.repository is None:
+        # NVIDIA has no repository for it: what is not set comes from the distribution's own.
+        if "source" not in driver.model_fields_set:
+            driver = driver.model_copy(update={"source": "distribution"})
+        if "source" not in cuda.model_fields_set:
+            cuda = cuda.model_copy(update={"source": "distribution"})
     if driver.branch is None and driver.installs:
         named = found and (found.own_branch if driver.source == "distribution" else found.driver_branch)
         if driver.source == "distribution":
@@ -78,16 +82,6 @@ def archive_components(settings: Settings, system: OperatingSystem) -> tuple[str
     if needs is None or branch is None or versions.at_least(branch, needs.below):
         return None
     return needs.origin, needs.components
-
-
-def _from_the_distribution(settings: Settings) -> Settings:
-    """Return the settings of a system that NVIDIA has no repository for: what is not said comes from its own."""
-    driver, cuda = settings.driver, settings.cuda
-    if "source" not in driver.model_fields_set:
-        driver = driver.model_copy(update={"source": "distribution"})
-    if "source" not in cuda.model_fields_set:
-        cuda = cuda.model_copy(update={"source": "distribution"})
-    return settings.model_copy(update={"driver": driver, "cuda": cuda})
 
 
 def holds_kernels(settings: Settings, system: OperatingSystem, boot: Boot | None = None) -> bool:

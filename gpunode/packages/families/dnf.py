@@ -11,7 +11,7 @@ from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.names import belongs, is_package, pairs
-from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.simulation import Simulation, exit_status
 from gpunode.packages.families import rpm
 
 LOCKLIST = "/etc/dnf/plugins/versionlock.list"
@@ -75,7 +75,7 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
     found = values(lines)
     packages, held, twice, every = rpm.parse_driver(lines)
     text = (decoded(found, "locklist") or "") if found.get("locking") == "yes" else None
-    return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=text, every=every)
+    return LockedPackages(packages, held, twice, locklist=text, every=every)
 
 
 def parse_offers(lines: list[str]) -> Offers:
@@ -114,8 +114,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
 
 def simulated(lines: list[str], rows: Iterable[Row], errors: list[str], trial: str) -> Simulation:
     """Return what dnf would do by the rows of its table, or why not: `errors` in its words."""
-    if not values(lines).get("status", "").isdecimal():
-        raise ParseError("dnf gave no exit status")
+    exit_status(lines, "dnf")
     actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}

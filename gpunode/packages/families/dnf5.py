@@ -147,7 +147,7 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
     """Parse `package=WANT NAME VERSION` lines, and versionlock's list."""
     packages, held, twice, every = rpm.parse_driver(lines)
     locklist = decoded(values(lines), "locklist")
-    return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=locklist, every=every)
+    return LockedPackages(packages, held, twice, locklist=locklist, every=every)
 
 
 _SUMMARY = "Transaction Summary"

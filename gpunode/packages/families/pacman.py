@@ -7,15 +7,15 @@ package that gpunode brings is judged with all that it needs, to the last librar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
-from gpunode.packages.driver_packages.names import brings_kernels, pairs
-from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.names import brings_kernels, pairs, wanted
+from gpunode.packages.driver_packages.simulation import Simulation, exit_status
 from gpunode.packages.installed_packages import InstalledPackages
 
 CONFIGURATION = "/etc/pacman.conf"
@@ -68,17 +68,10 @@ def parse_installed(lines: list[str]) -> InstalledPackages:
 def parse_driver_packages(lines: list[str]) -> IgnoredPackages:
     """Parse `package=WANT NAME VERSION` lines, pacman.conf and our file."""
     found = values(_answered(lines))
-    packages: dict[str, str] = {}
-    held = set()
-    for line in repeated(lines, "package"):
-        want, _, rest = line.partition(" ")
-        ((name, version),) = _pairs([rest])
-        packages[name] = version
-        if want == "hold":
-            held.add(name)
+    packages, held = wanted(lines, _is_pair)
     return IgnoredPackages(
-        tuple(sorted(packages.items())),
-        tuple(sorted(held)),
+        tuple(sorted(dict(packages).items())),
+        held,
         _stale_lock(lines),
         configuration=decoded(found, "configuration") or "",
         ignored=decoded(found, "ignored"),
@@ -123,9 +116,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     `asked=NAME VERSION`; `going=NAME`; `differs=NAME INSTALLED OFFERED ORDER`, with vercmp's -1, 0 or 1, of all that is
     needed, `needed=` whether that could be told; `conflict=NAME OTHER`: two that cannot both be there.
     """
-    status = values(lines).get("status", "")
-    if not status.isdecimal():
-        raise ParseError("pacman gave no exit status")
+    status = exit_status(lines, "pacman")
     actual = dict(_pairs(repeated(lines, "installed")))
     comes = dict(_pairs(repeated(lines, "comes")))
     desired = dict(_pairs(repeated(lines, "asked")))
@@ -134,7 +125,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
         other for name, other in _words(repeated(lines, "conflict"), 2) if name in comes and other not in comes
     )
     errors = []
-    if status != "0":
+    if status:
         errors = [line.removeprefix("error: ").removeprefix(":: ") for line in repeated(lines, "line") if line][:6]
         errors = errors or [f"it exits {status}"]
     elif values(lines).get("needed") != "0":
@@ -145,7 +136,12 @@ def parse_simulation(lines: list[str]) -> Simulation:
         # A library that is newer than the mirror's does no harm; a module is for one kernel.
         if name not in comes and (order == "-1" or brings_kernels(name))
     ]
-    behind += _along(comes, actual, desired)
+    # What would be upgraded along, without having been asked for.
+    behind += [
+        Behind(name, actual[name], version)
+        for name, version in comes.items()
+        if name not in desired and name in actual and actual[name] != version
+    ]
     return Simulation(
         tuple((name, actual.get(name), version) for name, version in comes.items() if actual.get(name) != version),
         tuple((name, actual[name]) for name in goes if name in actual),
@@ -154,15 +150,6 @@ def parse_simulation(lines: list[str]) -> Simulation:
         trial="pacman -Sp",
         refusal=partial_upgrade(behind, sorted({item.name for item in behind} | (desired.keys() & actual.keys()))),
     )
-
-
-def _along(comes: Mapping[str, str], actual: Mapping[str, str], desired: Mapping[str, str]) -> list[Behind]:
-    """Return what is installed and would be upgraded along, without having been asked for."""
-    return [
-        Behind(name, actual[name], version)
-        for name, version in comes.items()
-        if name not in desired and name in actual and actual[name] != version
-    ]
 
 
 def partial_upgrade(behind: list[Behind], names: Iterable[str]) -> tuple[str, str] | None:
@@ -199,4 +186,8 @@ def _words(lines: Iterable[str], number: int) -> list[list[str]]:
 
 
 def _pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
-    return pairs(lines, lambda name, version: bool(_NAME.fullmatch(name) and _VERSION.fullmatch(version)))
+    return pairs(lines, _is_pair)
+
+
+def _is_pair(name: str, version: str) -> bool:
+    return bool(_NAME.fullmatch(name) and _VERSION.fullmatch(version))

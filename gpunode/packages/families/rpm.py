@@ -11,7 +11,7 @@ from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.apt_trust import Rewrite
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.names import pairs
+from gpunode.packages.driver_packages.names import pairs, wanted
 from gpunode.packages.installed_packages import InstalledPackages
 
 _OFF = frozenset({"0", "no", "false", "off"})
@@ -48,26 +48,24 @@ def parse_installed(lines: list[str]) -> InstalledPackages:
     return InstalledPackages(tuple(sorted(pairs(repeated(lines, "package")))), False)
 
 
-def parse_driver(lines: list[str]) -> tuple[dict[str, str], set[str], bool, tuple[tuple[str, str], ...]]:
-    """Parse `package=WANT NAME VERSION` lines: name -> version, those that are held, and whether any is there twice.
+def parse_driver(
+    lines: list[str],
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool, tuple[tuple[str, str], ...]]:
+    """Parse `package=WANT NAME VERSION` lines: (name, version), names that are held, and whether any is there twice.
 
     Last come all (name, version) of those that may be there several times, kernels above all.
     """
     if values(lines).get("rpm") != "0":
         raise ParseError("rpm gave no answer")
+    found, held = wanted(lines)
     packages: dict[str, str] = {}
-    held, twice, every = set(), False, set()
-    for line in repeated(lines, "package"):
-        want, _, rest = line.partition(" ")
-        ((name, version),) = pairs([rest])
+    twice = False
+    for name, version in found:
         # Of anything but a kernel's two versions are what an interruption left; one version twice is two architectures.
         twice = twice or (packages.get(name, version) != version and _PER_KERNEL.fullmatch(name) is None)
         packages[name] = version
-        if _PER_KERNEL.fullmatch(name):
-            every.add((name, version))
-        if want == "hold":
-            held.add(name)
-    return packages, held, twice, tuple(sorted(every))
+    every = {(name, version) for name, version in found if _PER_KERNEL.fullmatch(name)}
+    return tuple(sorted(packages.items())), held, twice, tuple(sorted(every))
 
 
 def newest_first(found: Iterable[tuple[str, str]]) -> Offers:

@@ -16,7 +16,7 @@ from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.names import belongs, driver_branch, pairs
-from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.simulation import Simulation, exit_status
 from gpunode.packages.families import rpm
 from gpunode.packages.installed_packages import satisfies
 
@@ -90,8 +90,8 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
     found = values(lines)
     packages, held, twice, _ = rpm.parse_driver(lines)
     return LockedPackages(
-        tuple(sorted(packages.items())),
-        tuple(sorted(held)),
+        packages,
+        held,
         twice,
         locks=decoded(found, "locks") or "",
         ours=tuple((decoded(found, "ours") or "").split()),
@@ -111,16 +111,9 @@ def _stream(lines: list[str]) -> ElementTree.Element:
         raise ParseError(f"zypper's answer is no XML: {in_one_line(text)!r}") from error
 
 
-def _code(lines: list[str]) -> int:
-    status = values(lines).get("status", "")
-    if not status.isdecimal():
-        raise ParseError("zypper gave no exit status")
-    return int(status)
-
-
 def parse_offers(lines: list[str]) -> Offers:
     """Parse zypper's search; what is installed and in no repository is not offered."""
-    code = _code(lines)
+    code = exit_status(lines, "zypper")
     if code not in {*GOOD, 104}:
         raise ParseError(f"zypper gave no answer: {zypper_meaning(code)}")
     found = [
@@ -150,7 +143,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
 
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`.
     """
-    code, stream = _code(lines), _stream(lines)
+    code, stream = exit_status(lines, "zypper"), _stream(lines)
     actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base import tables
-from gpunode.base.versions import at_least
-from gpunode.settings import chart
+from gpunode.settings.chart import too_old
 from gpunode.settings.cluster.plugin_contradictions import of_plugin, of_runtime_class
 from gpunode.settings.kubernetes import LABEL_VALUE
 from gpunode.settings.mig_parted.declaration import Declaration, known_names, published, selected
@@ -66,8 +65,7 @@ def contradictions(settings: Settings) -> Iterator[Problem]:
     if settings.dcgm_exporter_chart.enabled:
         if settings.device_plugin.method == "none":
             yield from of_runtime_class(settings)
-        version, needs = settings.kubernetes.version, chart.of_kubernetes()["dcgm-exporter-chart"]
-        if version is not None and not at_least(version, needs.minimum):
+        if needs := too_old(settings.kubernetes.version, "dcgm-exporter-chart"):
             yield _KUBERNETES_TOO_OLD_FOR_EXPORTER(settings, needs=needs)
 
 

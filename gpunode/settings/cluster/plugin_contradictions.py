@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpunode.base import tables
 from gpunode.base.versions import at_least
 from gpunode.settings import chart
+from gpunode.settings.chart import too_old
 from gpunode.settings.cluster import BY_CHART, default_runtime, needs_runtime_class
 from gpunode.settings.device_plugin import METHOD
 from gpunode.settings.model import Settings
@@ -151,21 +152,16 @@ def of_plugin(settings: Settings) -> Iterator[Problem]:
 
 
 def _too_old(settings: Settings) -> Iterator[Problem]:
-    needs = chart.known().device_plugin["oldest"]
-    if not needs.are_met_by(settings.device_plugin.version):
-        yield _PLUGIN_TOO_OLD(settings, needs=needs)
-    version, table = settings.kubernetes.version, chart.of_kubernetes()
-    if version is None:
-        return
-    needs = table["device-plugin"]
-    if not at_least(version, needs.minimum):
+    oldest = chart.known().device_plugin["oldest"]
+    if not oldest.are_met_by(settings.device_plugin.version):
+        yield _PLUGIN_TOO_OLD(settings, needs=oldest)
+    version = settings.kubernetes.version
+    if needs := too_old(version, "device-plugin"):
         yield _KUBERNETES_TOO_OLD_FOR_PLUGIN(settings, needs=needs)
         return
-    needs = table["cdi-cri"]
-    if "cdi-cri" in settings.device_plugin.strategies and not needs.are_met_by(version):
+    if "cdi-cri" in settings.device_plugin.strategies and (needs := too_old(version, "cdi-cri")):
         yield _KUBERNETES_TOO_OLD_FOR_CDI(settings, needs=needs)
-    needs = table["runtime-class"]
-    if needs_runtime_class(settings) and not needs.are_met_by(version):
+    if needs_runtime_class(settings) and (needs := too_old(version, "runtime-class")):
         yield _KUBERNETES_TOO_OLD_FOR_CLASS(settings, needs=needs)
 
 
@@ -243,16 +239,12 @@ def _gpushare(settings: Settings) -> Iterator[Problem]:
 
 
 def _too_old_for_method(settings: Settings) -> Iterator[Problem]:
-    version, method = settings.kubernetes.version, settings.device_plugin.method
-    if version is None:
-        return
     needs = chart.of_kubernetes()["server-side-apply"]
-    minimum, source = needs.minimum, needs.source
-    if method == "gpushare" and settings.gpushare.scheduler == "patch":
+    if settings.device_plugin.method == "gpushare" and settings.gpushare.scheduler == "patch":
         row = tables.content("scheduler.yaml")["configuration"][0]
-        minimum, source = row["since"], row["source"]
-    if not at_least(version, minimum):
-        yield _KUBERNETES_TOO_OLD_FOR_METHOD(settings, minimum=minimum, source=source)
+        needs = chart.Needs(row["since"], row["source"])
+    if settings.kubernetes.version is not None and not needs.are_met_by(settings.kubernetes.version):
+        yield _KUBERNETES_TOO_OLD_FOR_METHOD(settings, minimum=needs.minimum, source=needs.source)
 
 
 def _with_operator(settings: Settings) -> Iterator[Problem]:
@@ -262,6 +254,5 @@ def _with_operator(settings: Settings) -> Iterator[Problem]:
     if settings.gpu_operator.mig_manager and (settings.mig.config is not None or settings.mig.config_from_label):
         key = "mig.config_from_label" if settings.mig.config_from_label else "mig.config"
         yield _OPERATOR_MIG_TWICE(settings, key=key)
-    version, needs = settings.kubernetes.version, chart.of_kubernetes()["gpu-operator"]
-    if version is not None and not at_least(version, needs.minimum):
+    if needs := too_old(settings.kubernetes.version, "gpu-operator"):
         yield _KUBERNETES_TOO_OLD_FOR_OPERATOR(settings, minimum=needs.minimum, source=needs.source)
