@@ -258,7 +258,12 @@ def test_an_answer_has_its_seconds_as_a_whole(
     monkeypatch.setattr(gate, "SECONDS", 0.4)
     asking: list[threading.Thread] = []
     by_thread = gate._asked
-    monkeypatch.setattr(gate, "_asked", lambda *given: asking.append(threading.current_thread()) or by_thread(*given))
+
+    def watched(*given: Any) -> Any:
+        asking.append(threading.current_thread())
+        return by_thread(*given)
+
+    monkeypatch.setattr(gate, "_asked", watched)
     with dripping(certificate / "ca.pem", certificate / "key.pem", b"", part) as port:
         began = monotonic()
         with pytest.raises(Later):
