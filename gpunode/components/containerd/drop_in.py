@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
-from gpunode.components.containerd.editor import Runtimes, add_runtimes, as_read, cri_plugin, schema_of, schema_version
+from gpunode.components.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
+from gpunode.components.runtime import Runtimes
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
 _HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"
