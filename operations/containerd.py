@@ -9,8 +9,8 @@ from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
-from gpunode.components.containerd.editor import NVIDIA_RUNTIME
 from gpunode.components.containerd.merged import needs_restart, running_digest
+from gpunode.components.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Containerd
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction

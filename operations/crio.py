@@ -9,7 +9,8 @@ from pyinfra import host
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.crio.decide import NVIDIA, Desired, decide_configuration, path_of
+from gpunode.components.crio.decide import Desired, decide_configuration, path_of
+from gpunode.components.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Crio
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, to_carry_out, transaction
@@ -40,7 +41,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         {path: dict(state.files or ()).get(path)},
-        needs=NVIDIA if desired.runtimes.nvidia else "",
+        needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
         drain=drain if change.act == "restart" and state.active else None,
         config=path,
         binary=state.binary or "crio",

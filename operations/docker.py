@@ -10,8 +10,8 @@ from pyinfra import host
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
-from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
+from gpunode.components.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Docker
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction

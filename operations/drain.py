@@ -21,7 +21,8 @@ from gpunode.fleet import run_end
 from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
-from gpunode.kubernetes.nodes.cordon import Cordon, left_by_run
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.cordon import left_by_run
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, failed, node_operation, read_fact
 from gpunode.operations.phase import is_executing
@@ -83,7 +84,7 @@ def drain_before(drain: Drain | None, reason: str) -> Iterator[Any]:
         host.log(f"nothing is drained: the cluster has no node {session.node}")
         return
     host.log(f"drains node {session.node}, {len(leaving)} pods: {reason}")
-    yield FunctionCommand(_empty, [session, reason, cordon.is_ours], {})
+    yield FunctionCommand(_empty, [session, reason, cordon.is_held_back], {})
 
 
 def held_empty(cordoned: set[str], in_wave: bool) -> set[str]:
@@ -121,10 +122,10 @@ def given_back(drain: Drain) -> Iterator[Any]:
 
 
 def _session(drain: Drain) -> Session:
-    return Session(drain.commands, runner(drain.commands.kubernetes))
+    return Session(drain, runner(drain.kubernetes))
 
 
-def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
+def _count(drain: Drain, reason: str, session: Session, cordon: ClusterNode) -> None:
     """Take the node for one of those that are held empty; refuse one more than may be.
 
     Those count that an earlier run left cordoned, but for the node itself, which is none more. A wave of a rollout
@@ -135,7 +136,7 @@ def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
         return
     wave = os.environ.get(WAVE, "")
     most = max(drain.at_once, int(wave) if wave.isdecimal() else 0)
-    left = set() if wave or cordon.is_ours else session.held_back() - held - cordoned - {session.node}
+    left = set() if wave or cordon.is_held_back else session.held_back() - held - cordoned - {session.node}
     if len(held) + len(left) >= most:
         told = [f"{', '.join(sorted(held))} of this run, until its verdict"] if held else []
         told += [f"{', '.join(sorted(left))} since an earlier run, which did not give it back"] if left else []

@@ -14,6 +14,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.methods import leaving
 from gpunode.kubernetes.helm.commands import Command, explained
 from gpunode.kubernetes.helm.manifest import Identity
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document
 from gpunode.operations.cluster_labels import relabelled
@@ -104,7 +105,7 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
     + cluster_of: settings of a node of the cluster, which say where it is
     + everyone: host -> settings of the whole inventory
     """
-    cluster, kubernetes = cluster_for(cluster_of), cluster_of.kubernetes
+    cluster = cluster_for(cluster_of)
     decision = decided(partial(cluster.decide_objects, desired, nodes(cluster), relabelled(everyone), ours(cluster)))
     for item in decision.findings:
         if item.is_caution:
@@ -120,29 +121,34 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
         host.log(f"{identity}: no longer asked for")
         yield told(partial(_removed, cluster, identity))
     if change.apply:
-        yield told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
+        words = ("apply", "--server-side", "--force-conflicts", "--field-manager", "gpunode", "--filename", "-")
+        yield told(partial(cluster.told, "kubectl apply", words, own_objects.text(change.apply)))
     for identity in own_objects.workloads(desired) if change.apply else change.unready:
         yield told(partial(_ready, cluster, identity))
 
 
 def _removed(cluster: Cluster, identity: Identity) -> None:
-    words = own_objects.removing(cluster.kubernetes, identity, cluster.kubernetes.timeout)
-    _long(cluster, f"kubectl delete {identity}", words)
+    where = ("--namespace", identity.namespace) if identity.namespace else ()
+    kind = f"{identity.kind.lower()}.{identity.group}" if identity.group else identity.kind.lower()
+    words = ("delete", kind, identity.name, *where, "--ignore-not-found", "--wait")
+    _long(cluster, f"kubectl delete {identity}", *words)
 
 
 def _ready(cluster: Cluster, identity: Identity) -> None:
-    seconds = cluster.kubernetes.timeout
+    what = f"{identity.kind.lower()}.{identity.group}/{identity.name}"
     try:
-        _long(cluster, f"{identity}", own_objects.waiting(cluster.kubernetes, identity, seconds))
+        _long(cluster, f"{identity}", "rollout", "status", what, "--namespace", identity.namespace)
     except ClusterError as error:
         raise ClusterError(
-            f"{error}\nit does not run within {seconds} s (kubernetes.timeout) wherever it is to: "
+            f"{error}\nit does not run within {cluster.kubernetes.timeout} s (kubernetes.timeout) wherever it is to: "
             f"{own_objects.look_at(identity)}"
         ) from None
 
 
-def _long(cluster: Cluster, what: str, words: tuple[str, ...]) -> None:
+def _long(cluster: Cluster, what: str, *words: str) -> None:
     """Run a command of kubectl's that waits by itself: a limit of each request would end its watch."""
-    output = cluster.run(Command(words, cluster.proxy.environment, cluster.kubernetes.timeout + 60))
+    seconds = cluster.kubernetes.timeout
+    limited = kubectl(cluster.kubernetes, *words, "--timeout", f"{seconds}s")
+    output = cluster.run(Command(limited, cluster.proxy.environment, seconds + 60))
     if output.status != 0:
         raise ClusterError(explained(what, output.err))

@@ -18,7 +18,7 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.others import asking, leaving, left, pods_on, taking
+from gpunode.kubernetes.device_plugin.others import leaving, left, taking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told
@@ -52,8 +52,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
         by = taking(node.labels, node.ours) if clears else {}
         if by:
             kept = {name: value for name, value in node.labels.items() if name not in by}
-            every = cluster.told("kubectl get daemonsets", asking(cluster.kubernetes))
-            sets = leaving(every, {**kept, **by}, kept)
+            sets = leaving(cluster.daemon_sets(), {**kept, **by}, kept)
     except (ClusterError, ParseError) as error:
         host.log(f"the cluster is told of no change of MIG, and no pod is taken off: {' '.join(str(error).split())}")
         return
@@ -80,7 +79,7 @@ def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collect
     if not change.is_none:
         cluster.label(name, change)
     seconds, began = cluster.kubernetes.timeout, monotonic()
-    while sets and (pods := left(cluster.told("kubectl get pods", pods_on(cluster.kubernetes, name)), sets)):
+    while sets and (pods := left(cluster.pods(f"spec.nodeName={name}"), sets)):
         if monotonic() - began >= seconds:
             raise ClusterError(
                 f"{', '.join(pods)}: still on node {name} {seconds} s (kubernetes.timeout) after the labels went by "

@@ -14,7 +14,7 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import WAVE, Slot
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, asking, decide_restart, parse_clients, waits
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.mps_restarts import Restarts
@@ -51,7 +51,7 @@ def restart_of(
     if not restarting:
         return NONE
     try:
-        every = parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes, restarting)))
+        every = cluster.clients(restarting)
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{what}: {error}\nnothing was changed in the cluster") from None
     wave = os.environ.get(WAVE, "")

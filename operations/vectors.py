@@ -78,7 +78,7 @@ class Vectors:
         by = NAME if needs_runtime_class(self.settings) else None
         labels = APP if self.settings.device_plugin.method == "gpushare" else {}
         content = vector_add.text(*(vector_add.pod(each, self.name, image, resource, by, labels) for each in names))
-        words = vector_add.creating(self.settings.kubernetes, self.namespace)
+        words = ("create", "--namespace", self.namespace, "--filename", "-")
         self.cluster.told("kubectl create pod", words, content)
 
     def _awaited(self, names: Sequence[str], proof: Proof) -> dict[str, Pod]:
@@ -112,7 +112,7 @@ class Vectors:
     def log(self, name: str) -> str:
         """Return the last lines of a pod's log, else why there are none."""
         try:
-            words = vector_add.log_of(self.settings.kubernetes, self.namespace, name)
+            words = ("logs", name, "--namespace", self.namespace, "--all-containers", "--tail", "15")
             return self.cluster.told("kubectl logs", words)
         except ClusterError as error:
             return str(error)

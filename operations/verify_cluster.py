@@ -30,7 +30,7 @@ from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
 from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
+from gpunode.kubernetes.device_plugin.promise import TAKEN, judge_taken, mig_state
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -41,7 +41,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
     resources_to_ask_for,
 )
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.gpu_operator import MIG_MANAGER, asking_pods, parse_pods
+from gpunode.kubernetes.gpu_operator import MIG_MANAGER, SELECTOR, parse_pods
 from gpunode.operations.control_plane import cluster_for
 from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.mps_clients import what_waits
@@ -233,11 +233,13 @@ class _Node:
 
     def mig_manager_log(self) -> list[str]:
         """Return the last lines of the operator's MIG manager on the node, for people, or why there are none."""
+        namespace = self.settings.gpu_operator.namespace
         try:
-            pods = parse_pods(self.cluster.told("kubectl get pods", asking_pods(self.settings, self.name)))
+            where = ("--namespace", namespace, "--selector", SELECTOR, "--field-selector", f"spec.nodeName={self.name}")
+            pods = parse_pods(self.cluster.get("pods", "pods", *where))
         except (ClusterError, ParseError) as error:
             return [f"what the MIG manager said is not known: {error}"]
-        vectors = replace(self.vectors, namespace=self.settings.gpu_operator.namespace)
+        vectors = replace(self.vectors, namespace=namespace)
         return [f"{name} said: {line}" for name in pods for line in vectors.log(name).splitlines()] or [
             f"no pod of the MIG manager is on {self.name}"
         ]
@@ -254,8 +256,8 @@ class _Node:
         # By the view that the node was judged by: it is for people, and no reason to ask again.
         node = (_watched.of(host.state).view or self.view()).nodes.get(self.name)
         try:
-            answer = self.cluster.told("kubectl get pods", asking_taken(self.settings.kubernetes, self.name))
-            found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
+            taken = self.cluster.taken(self.name)
+            found = [] if node is None else list(judge_taken(node, taken))
         except (ClusterError, ParseError) as error:
             return f"; what is taken is not known: {in_one_line(error)}"
         said = ", ".join(f"{TAKEN.named(item)} {item.actual}" for item in found)

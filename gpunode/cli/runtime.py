@@ -71,8 +71,9 @@ def _containerd(
     text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None, apart: bool
 ) -> str:
     from gpunode.components.containerd import drop_in, editor
+    from gpunode.components.runtime import Runtimes
 
-    desired = editor.Runtimes(default, systemd_cgroup, nvidia, cdi)
+    desired = Runtimes(default, systemd_cgroup, nvidia, cdi)
     if not apart:
         return editor.render(text, version, desired)
     made = drop_in.drop_in(text, version, desired)
@@ -83,5 +84,6 @@ def _containerd(
 
 def _docker(text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None) -> str:
     from gpunode.components.docker import editor
+    from gpunode.components.runtime import Runtimes
 
-    return editor.render(text, version, editor.Daemon(default, systemd_cgroup, nvidia, cdi))
+    return editor.render(text, version, Runtimes(default, systemd_cgroup, nvidia, cdi))

@@ -16,11 +16,32 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
 from gpunode.system.service import RESTARTING, Daemon, unmask
 
+NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 RUNNING, MASKED = "running", "masked"
 _MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"
 # What a person does about a service that does not run, or does not start at boot.
 MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
 MEND_BOOT = (RUN, MEND_SERVICE[-1])
+
+
+@dataclass(frozen=True)
+class Runtimes:
+    """The desired runtimes of a daemon.
+
+    systemd_cgroup: whether systemd's cgroups are used, by runc and nvidia
+    nvidia: whether there is a runtime nvidia
+    cdi: whether CDI is enabled, where the daemon has an option for it; None: not managed
+    """
+
+    default: str = "nvidia"
+    systemd_cgroup: bool = True
+    nvidia: bool = True
+    cdi: bool | None = None
+
+    @property
+    def manager(self) -> str:
+        """Return the name of the cgroup manager."""
+        return "systemd" if self.systemd_cgroup else "cgroupfs"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN
 from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
-from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
+from gpunode.kubernetes.device_plugin.promise import TAKEN, judge_taken, mig_state
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain.commands import drain_of
@@ -39,7 +39,7 @@ from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.mig_label import by_label, left_alone
 from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes import cordon
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
 from gpunode.kubernetes.run_on import here, over_ssh
 from gpunode.node import Node
 from gpunode.settings import Settings
@@ -68,13 +68,13 @@ def held_back(inventory: Path, hosts: Mapping[str, Settings]) -> dict[str, Findi
     if not drains:
         return {}
     # One inventory has one cluster; what else would be refused.
-    commands = next(iter(drains.values())).commands
+    commands = next(iter(drains.values()))
     with reached(inventory, commands.kubernetes) as run:
         output = run(commands.every_node())
     try:
         if output.status != 0:
             raise ParseError(f"kubectl: {in_one_line(output.err)}")
-        found = cordon.parse_cordons(output.out)
+        found = parse_nodes(output.out)
     except ParseError as error:
         return {host: cordon.unknown(str(error)) for host in drains}
     held = {host: found.get(node_name(host, hosts[host])) for host in drains}
@@ -255,7 +255,7 @@ def _taken(
     offering = {host: node for host in with_plugin if (node := nodes.get(node_name(host, judged[host])))}
     if not offering:
         return
-    taken = _answer(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
+    taken = _answer(cluster.taken)
     for host, node in offering.items():
         if isinstance(taken, str):
             yield host, unknown(TAKEN, "the node's GPUs", words=taken, desired=None)

@@ -12,19 +12,17 @@ from gpunode.base.messages import Scope
 from gpunode.components.dcgm.state import HOST_ENGINE
 from gpunode.kubernetes.device_plugin.others import selected
 from gpunode.kubernetes.helm.release import AskedRelease
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.settings import Settings
 from gpunode.settings.chart import merged
 from gpunode.settings.cluster import needs_runtime_class
-from gpunode.settings.kubernetes import KubernetesSettings
 
 # Images of NVIDIA's, by the last part of their names: an exporter, and a host engine for all of a node's pods.
 _PROGRAMS = {"dcgm-exporter": "exporter", "dcgm": "host engine"}
-_GROUP, _KIND = "monitoring.coreos.com", "servicemonitors"
+GROUP, _KIND = "monitoring.coreos.com", "servicemonitors"
 # Where the user gives none: the chart's own toleration, and that of the taint by which GPU nodes are kept for their
 # jobs. All pods are updated at once, since a gap in metrics hurts nobody, and one node after the other takes longer
 # than helm waits (gpunode/data/dcgm.yaml).
@@ -48,7 +46,7 @@ SERVICE_MONITOR = cluster_finding(
     "The kind comes with the Prometheus Operator. helm would install nothing of the chart.",
     remedies=(BY_HAND,),
     scope=Scope.CLUSTER,
-    cause=f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = "
+    cause=f"the cluster knows no kind ServiceMonitor ({_KIND}.{GROUP}), and dcgm_exporter_chart.service_monitor = "
     "True asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
     "dcgm_exporter_chart.service_monitor = False",
 )
@@ -120,7 +118,7 @@ class Exporter:
 
 
 def parse_exporters(text: str) -> tuple[Exporter, ...]:
-    """Parse what `others.asking` printed: DCGM's DaemonSets, whoever put them there; raise ParseError."""
+    """Parse a list of DaemonSets: DCGM's DaemonSets, whoever put them there; raise ParseError."""
     return told(text, "list of DaemonSets", lambda found: tuple(filter(None, map(_exporter, found["items"]))))
 
 
@@ -183,27 +181,22 @@ def _is_own(exporter: Exporter, settings: Settings) -> bool:
     return (exporter.release, exporter.namespace) == (desired.release, desired.namespace)
 
 
-def asking_monitors(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks which kinds of the Prometheus Operator the cluster knows."""
-    return kubectl(kubernetes, "api-resources", "--api-group", _GROUP, "--no-headers", "--output", "name")
-
-
 def is_of_others(words: str) -> bool:
     """Say whether kubectl failed for groups of others alone, such as metrics-server's where that is down.
 
     It prints what it knows, and fails all the same, for any group of the cluster that does not answer.
     source: kubernetes/client-go, discovery/discovery_client.go (ErrGroupDiscoveryFailed)
     """
-    return "unable to retrieve the complete list of server APIs" in words and _GROUP not in words
+    return "unable to retrieve the complete list of server APIs" in words and GROUP not in words
 
 
 def decide_monitor(hosts: Mapping[str, Settings], printed: str) -> Decision[None]:
     """Return whether the cluster can have the ServiceMonitor that is asked for; nothing where none is.
 
-    + printed: what `asking_monitors` printed
+    + printed: the kinds of the Prometheus Operator that the cluster knows, as `kubectl api-resources` prints them
     """
     if not asks_for_monitor(hosts):
         return Decision(())
-    good = f"{_KIND}.{_GROUP}" in printed.split()
+    good = f"{_KIND}.{GROUP}" in printed.split()
     item = SERVICE_MONITOR.compared("known" if good else None, "known", good)
     return Decision((item,), (), None if good else SERVICE_MONITOR.cause)

@@ -10,9 +10,8 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding
 from gpunode.kubernetes.helm.release import AskedRelease
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
 from gpunode.settings import Settings
 from gpunode.settings.chart import merged
@@ -20,12 +19,12 @@ from gpunode.settings.device_plugin import METHOD
 
 # Of the manager's pods, and of the nodes that they go to: those whose GPUs the operator knows to have MIG.
 # source: gpu-operator, assets/state-mig-manager/0600_daemonset.yaml, controllers/state_manager.go
-_SELECTOR = "app=nvidia-mig-manager"
+SELECTOR = "app=nvidia-mig-manager"
 _GOES_TO = ("nvidia.com/gpu.deploy.mig-manager", "true")
 _DONE, _FAILED = "success", "failed"
 
 _SEE_LOG = (
-    f"see `kubectl --namespace {{namespace}} logs --selector {_SELECTOR}`, correct what it reports, and set the label "
+    f"see `kubectl --namespace {{namespace}} logs --selector {SELECTOR}`, correct what it reports, and set the label "
     f"{MIG_CONFIG} again"
 )
 MIG_MANAGER = cluster_finding(
@@ -61,13 +60,6 @@ def judge_mig_manager(settings: Settings, labels: Mapping[str, str]) -> Iterator
         remedy=_SEE_LOG.format(namespace=namespace),
     )
     yield replace(item, by_person=True) if state == _FAILED else item
-
-
-def asking_pods(settings: Settings, node: str) -> tuple[str, ...]:
-    """Return the question for the manager's pods on a node."""
-    where = ("--namespace", settings.gpu_operator.namespace, "--selector", _SELECTOR)
-    by_node = ("--field-selector", f"spec.nodeName={node}")
-    return kubectl(settings.kubernetes, "get", "pods", *where, *by_node, "--output", "json")
 
 
 def parse_pods(answer: str) -> tuple[str, ...]:

@@ -22,12 +22,10 @@ from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restar
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,
-    asking,
     decide_label,
     decide_restart,
     followed_by,
     label_restarts,
-    parse_clients,
     release_outdates,
     release_restarts,
     with_daemon,
@@ -59,8 +57,7 @@ class Restarts:
     @cached_property
     def clients(self) -> dict[str, tuple[str, ...]]:
         """Return node -> its GPU pods; raise ClusterError or ParseError."""
-        cluster = self.whole.cluster
-        return parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes)))
+        return self.whole.cluster.clients()
 
     @cached_property
     def releases(self) -> dict[tuple[FindingMessage, str | None], Decision[ReleaseChange] | Exception]:

@@ -52,7 +52,7 @@ from gpunode.kubernetes.gpushare import manifest as scheduler
 from gpunode.kubernetes.gpushare.configuration import SchedulerError
 from gpunode.kubernetes.helm import manifest as helm_objects
 from gpunode.kubernetes.helm import release
-from gpunode.kubernetes.nodes import cluster_nodes, cordon
+from gpunode.kubernetes.nodes import cluster_nodes
 from gpunode.kubernetes.objects import runtime_class
 from gpunode.node import Node
 from gpunode.node.plan import Plan, plan, plan_from
@@ -347,9 +347,8 @@ _JSON: dict[str, Callable[[str], None]] = {
     "kubectl-budgets": _read(drain.parse_budgets),
     "kubectl-operator": _read(gpu_operator.parse_pods),
     "kubectl-nodes": _read(cluster_nodes.parse_nodes),
-    "kubectl-cordon": _read(cordon.parse_cordon),
-    "kubectl-cordons": _read(cordon.parse_cordons),
-    "kubectl-note": _read(cordon.parse_note),
+    "kubectl-cordon": _read(cluster_nodes.parse_node),
+    "kubectl-note": _read(cluster_nodes.parse_note),
     "kubectl-runtime-class": _read(runtime_class.parse_runtime_class),
     "kubectl-live": _read(lambda text: helm_objects.live_objects(text, "gpu")),
     "helm-history": _read(release.parse_history),

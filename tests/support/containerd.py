@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from gpunode.components.containerd.decide import Desired, desired_of
 from gpunode.components.containerd.drop_in import drop_in
-from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.editor import render
 from gpunode.components.containerd.state import Containerd
+from gpunode.components.runtime import Runtimes
 from gpunode.settings import settings_from
 from tests.support.verify import GOOD
 

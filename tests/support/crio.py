@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpunode.components.crio.decide import NVIDIA, Runtimes, render
+from gpunode.components.crio.decide import render
 from gpunode.components.crio.state import Crio, merged
+from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
 
 FOLDER, ROOT = "/etc/crio/crio.conf.d", "/etc/crio/crio.conf"
 PATH, EARLIER = f"{FOLDER}/99-nvidia.toml", f"{FOLDER}/10-crio.conf"
@@ -24,5 +25,5 @@ RIGHT = Crio(
     enabled=True,
     default_runtime="nvidia",
     cgroup_manager="systemd",
-    runtimes=(("crun", "/usr/libexec/crio/crun"), ("nvidia", NVIDIA)),
+    runtimes=(("crun", "/usr/libexec/crio/crun"), ("nvidia", NVIDIA_RUNTIME)),
 )

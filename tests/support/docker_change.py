@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, render
+from gpunode.components.docker.editor import render
 from gpunode.components.docker.state import Docker
+from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
 
 RIGHT = Docker(
-    "26.1.5", "26.1.5", "/usr/sbin/dockerd", config_text=render(None, "26.1.5", Daemon()), active=True, enabled=True,
+    "26.1.5", "26.1.5", "/usr/sbin/dockerd", config_text=render(None, "26.1.5", Runtimes()), active=True, enabled=True,
     default_runtime="nvidia", runtimes=(("nvidia", NVIDIA_RUNTIME), ("runc", "runc")), cgroup_driver="systemd",
     cdi=False,
 )  # fmt: skip
 
 
-def said(text: str | None, version: str, desired: Daemon) -> Any:
+def said(text: str | None, version: str, desired: Runtimes) -> Any:
     """Return what daemon.json says once it is edited."""
     return json.loads(render(text, version, desired))

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gpunode.kubernetes.drain.commands import blocking, parse_budgets, parse_pods
+from gpunode.settings.kubernetes import DrainSettings
 from tests.support.simulated_node import BUDGET, pod
 
 NAMES = ("kubernetes.drain.force", "delete_emptydir_data", "has not ended", "several", "budget web")
@@ -17,5 +18,6 @@ def why(
     """Return what is named of a pod with these fields, beside budgets with those; None where it blocks nothing."""
     pods = parse_pods(json.dumps({"items": [pod("a", **fields)]}))
     found = parse_budgets(json.dumps({"items": [{**BUDGET, **each} for each in budgets]}))
-    text = "".join(blocking(pods, found, force=force, emptydir=emptydir))
+    desired = DrainSettings.model_validate({"force": force, "delete_emptydir_data": emptydir})
+    text = "".join(blocking(pods, found, desired))
     return [each for each in NAMES if each in text] if text else None

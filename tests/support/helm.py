@@ -12,7 +12,7 @@ import yaml
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change
 from gpunode.kubernetes.helm.commands import Commands, Helm, explained
 from gpunode.kubernetes.helm.manifest import Identity, Object, differences, drifted, objects
-from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
+from gpunode.kubernetes.helm.release import Release, Revision, Status
 from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed
@@ -128,8 +128,8 @@ def release(*revisions: str, age: int | None = 3600, chart: str = "nvidia-device
 
 def decided(
     revisions: Sequence[str],
-    good: tuple[int, str] | None = None,
-    undone: tuple[int, str] | None = None,
+    good: str | None = None,
+    undone: str | None = None,
     by_hand: tuple[str, str] | None = None,
     desired: str = "MANIFEST",
     takes_over: bool = True,
@@ -139,9 +139,9 @@ def decided(
 ) -> list[str]:
     """Return what is done about a release, `by hand` and `refused`, and what its reasons do not name of `names`.
 
-    good, undone: a revision's number and manifest; by_hand: what somebody changed in the live objects
+    good, undone: a revision's manifest; by_hand: what somebody changed in the live objects
     """
-    deployed, failed = (each and StoredRevision(each[0], _text(each[1])) for each in (good, undone))
+    deployed, failed = (each and _text(each) for each in (good, undone))
     seen = None if by_hand is None else live(*by_hand)
     wanted = DesiredRelease("nvidia-device-plugin", "0.20.0", "gpu", _text(desired), takes_over=takes_over)
     reading = ActualRelease(release(*revisions, age=age, chart=chart), deployed, failed, seen)

@@ -10,7 +10,7 @@ from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.drain.session import Session
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
-from gpunode.kubernetes.nodes.cordon import ANNOTATION
+from gpunode.kubernetes.nodes.cluster_nodes import ANNOTATION
 from gpunode.settings import settings_from
 
 NOW = "2026-01-31T12:00:00Z"
@@ -135,4 +135,4 @@ def session(cluster: Cluster, host: str = "gpu-1", **drain: object) -> Session:
     found = drain_of(host, settings_from({"kubernetes": {"enabled": True, "drain": drain}}))
     assert found is not None
     minutes = iter(range(0, 600_000, 60))
-    return Session(found.commands, cluster, lambda: NOW, lambda: float(next(minutes)), lambda _: None)
+    return Session(found, cluster, lambda: NOW, lambda: float(next(minutes)), lambda _: None)

@@ -16,8 +16,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
-from gpunode.components.crio.decide import NVIDIA, Desired, Runtimes, decide, desired_of, render
+from gpunode.components.crio.decide import Desired, decide, desired_of, render
 from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
+from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions
@@ -94,7 +95,7 @@ def test_the_new_runtime_takes_over_where_conmon_is_and_what_the_file_says_other
     runtime = plain(OWN)["crio"]["runtime"]
     assert runtime["runtimes"] == {
         "nvidia": {
-            "runtime_root": "/run/crun", "monitor_path": "/usr/libexec/crio/conmon", "runtime_path": NVIDIA,
+            "runtime_root": "/run/crun", "monitor_path": "/usr/libexec/crio/conmon", "runtime_path": NVIDIA_RUNTIME,
             "runtime_type": "oci",
         }
     }  # fmt: skip
@@ -107,7 +108,7 @@ def test_the_new_runtime_takes_over_where_conmon_is_and_what_the_file_says_other
     off = _runtime(OWN, "crun", False, False)
     assert (off["default_runtime"], off["cgroup_manager"], off["conmon_cgroup"]) == ("crun", "cgroupfs", "pod")
     assert _runtime("[crio.runtime.runtimes.nvidia]\ninherit_default_runtime = true\n")["runtimes"]["nvidia"] == {
-        "inherit_default_runtime": False, "runtime_path": NVIDIA, "runtime_type": "oci",
+        "inherit_default_runtime": False, "runtime_path": NVIDIA_RUNTIME, "runtime_type": "oci",
     }  # fmt: skip
 
 

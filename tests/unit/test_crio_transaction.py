@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.crio.decide import Runtimes, change
+from gpunode.components.crio.decide import change
 from gpunode.components.crio.state import Crio, parse_crio
-from gpunode.components.runtime import RuntimeChange
+from gpunode.components.runtime import RuntimeChange, Runtimes
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.operations import crio
 from gpunode.operations.runtime import transaction

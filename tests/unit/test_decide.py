@@ -14,13 +14,13 @@ from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.containerd.decide import desired_of as containerd_desired
-from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.editor import render
 from gpunode.components.containerd.state import DropIn
 from gpunode.components.cuda.decide import desired_of as cuda_desired
 from gpunode.components.docker.decide import desired_of as docker_desired
-from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.editor import render as render_docker
 from gpunode.components.podman.state import Podman
+from gpunode.components.runtime import Runtimes
 from gpunode.components.toolkit.configuration import asked_of
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact
@@ -79,7 +79,7 @@ CONTAINERD = st.builds(
 DOCKER = st.builds(
     lambda **changes: replace(RIGHT, **changes),
     daemon_version=st.sampled_from(["26.1.5", "26.1.5", "26.1.5", "20.10.24", None]),
-    config_text=st.sampled_from([RIGHT.config_text, "{}", "{", render_docker(None, "26.1.5", Daemon("runc")), None]),
+    config_text=st.sampled_from([RIGHT.config_text, "{}", "{", render_docker(None, "26.1.5", Runtimes("runc")), None]),
     default_runtime=st.sampled_from(["nvidia", "runc", None]),
     runtimes=st.sampled_from([RIGHT.runtimes, ()]),
     cgroup_driver=st.sampled_from(["systemd", "cgroupfs", None]),

@@ -219,19 +219,19 @@ _LEVELS = st.sampled_from([None, {}, {"team": "a"}, *({pod_security.LABEL: x} fo
 @given(first=_LEVELS, second=_LEVELS)
 def test_run_and_drift_agree_on_two_namespaces(first: dict[str, str] | None, second: dict[str, str] | None) -> None:
     actual = {name: dict(labels) for name, labels in (("a", first), ("b", second)) if labels is not None}
-    kubernetes, desired = _settings({}).kubernetes, {"a": "device_plugin.namespace", "b": "gpu_operator.namespace"}
+    desired = {"a": "device_plugin.namespace", "b": "gpu_operator.namespace"}
     there = {name: actual.get(name) for name in desired}
-    decision = pod_security.decide(kubernetes, desired, there)
+    decision = pod_security.decide(desired, there)
     assert len(_different(decision)) == sum(
         (each or {}).get(pod_security.LABEL) != "privileged" for each in (first, second)
     )
     kubectl = Kubectl(namespaces=actual)
     for step in decision.steps:
         assert step.change is not None
-        kubectl(Command(*step.change[:1], {}, 1, stdin=step.change[1]))
+        kubectl(Command(("kubectl", *step.change[0]), {}, 1, stdin=step.change[1]))
     if decision.refusal is None:
         after = {name: kubectl.namespaces[name] for name in desired}
-        assert not _different(pod_security.decide(kubernetes, desired, after))
+        assert not _different(pod_security.decide(desired, after))
         # What others labelled it for stays.
         assert all(labels.items() <= after[name].items() for name, labels in there.items() if labels)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.docker.editor import Daemon, render
+from gpunode.components.docker.editor import render
+from gpunode.components.runtime import Runtimes
 
 pytestmark = pytest.mark.pure
 PATH = "/usr/bin/nvidia-container-runtime"
@@ -26,7 +27,7 @@ PATH = "/usr/bin/nvidia-container-runtime"
 )
 def test_what_cannot_be_edited_is_refused_with_its_place(text: str, says: str) -> None:
     with pytest.raises(ConfigurationRefused, match=says):
-        render(text, "26.1.5", Daemon())
+        render(text, "26.1.5", Runtimes())
 
 
 _OURS = ("runtimes", "default-runtime", "exec-opts", "features")
@@ -49,7 +50,7 @@ def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
     foreign: dict[str, Any], runtimes: dict[str, Any], options: list[str], default: str, indent: int | str | None
 ) -> None:
     before = {key: value for key, value in foreign.items() if key not in _OURS}
-    asked = Daemon(default=default)
+    asked = Runtimes(default=default)
     whole = {**before, "runtimes": runtimes, "exec-opts": options}
     text = render(json.dumps(whole, indent=indent), "26.1.5", asked)
     after = json.loads(text)
@@ -87,7 +88,7 @@ _DAEMON = st.fixed_dictionaries(
 )
 
 
-def _meant(values: dict[str, Any], asked: Daemon) -> dict[str, Any]:
+def _meant(values: dict[str, Any], asked: Runtimes) -> dict[str, Any]:
     """Return what a file is to say without nulls, which say nothing: told here once more, in the plainest way."""
     runtimes = dict(values.get("runtimes") or {})
     old = runtimes.get("nvidia") or {}
@@ -131,7 +132,7 @@ def test_a_file_in_any_style_says_what_is_meant_and_settles_to_the_byte(
     separators = (",", ":") if tight else None
     text = json.dumps(values, indent=indent, ensure_ascii=escaped, separators=separators) + end
     text = ("\ufeff" if bom else "") + (text.replace("\n", "\r\n") if windows else text)
-    asked = Daemon(default=default, cdi=cdi)
+    asked = Runtimes(default=default, cdi=cdi)
     once = render(text, "26.1.5", asked)
     assert _said(once.removeprefix("\ufeff")) == _meant(values, asked)
     assert render(once, "26.1.5", asked) == once

@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.drain.session import DrainError, Session
-from gpunode.kubernetes.nodes.cordon import ANNOTATION
+from gpunode.kubernetes.nodes.cluster_nodes import ANNOTATION
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed
 from tests.support.simulated_node import BUDGET, NOW, Cluster, pod, session

@@ -17,10 +17,10 @@ from gpunode.base.run_context import WAVE
 from gpunode.components.containerd.decide import Desired
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.decide import Desired as DesiredDocker
-from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
+from gpunode.components.runtime import Runtimes
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.facts.gpu import Mig as MigFact
@@ -53,7 +53,7 @@ from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 DESIRED = Desired()
-ASKED = DesiredDocker(Daemon())
+ASKED = DesiredDocker(Runtimes())
 SPARE = replace(spare(), shims=2)
 DRAINED = ["get --raw", "get pods", "get --raw", "patch node", "drain gpu-1", "patch node"]
 

@@ -21,7 +21,8 @@ from gpunode.fleet.run.child import Files
 from gpunode.kubernetes.drain.session import DrainError
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
-from gpunode.kubernetes.nodes.cordon import Cordon, judged, parse_cordon
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_node
+from gpunode.kubernetes.nodes.cordon import judged
 from gpunode.node.plan import plan
 from gpunode.settings import check_hosts, settings_from
 from tests.support.simulated_node import BUDGET, NOW, Cluster, pod, session
@@ -30,8 +31,8 @@ from tests.support.verify import GOOD
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 
-def _node(cluster: Cluster) -> Cordon:
-    return parse_cordon(json.dumps(cluster.node))
+def _node(cluster: Cluster) -> ClusterNode:
+    return parse_node(json.dumps(cluster.node))
 
 
 def test_drift_tells_of_a_node_that_gpunode_holds_back_and_of_no_other_cordon() -> None:

@@ -22,8 +22,7 @@ from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.kubernetes.mig_label import left_alone
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.cordon import Note
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, Note
 from gpunode.node import Node
 from gpunode.node.plan import Plan
 from gpunode.settings import settings_from

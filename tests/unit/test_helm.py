@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change, removal
 from gpunode.kubernetes.helm.manifest import Identity, Object, differences, drifted, objects
-from gpunode.kubernetes.helm.release import Release, StoredRevision, parse_history, parse_list
+from gpunode.kubernetes.helm.release import Release, parse_history, parse_list
 from gpunode.settings import SettingsError
 from tests.support.helm import MANIFEST, NOW, OTHER, TIMEOUT, commands, different, release
 
@@ -110,12 +110,12 @@ WANTED = DesiredRelease("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes
 def test_it_is_known_whose_pods_stay_by_the_revision_that_is_gone_back_to() -> None:
     """By that one, whatever the desired revision and the one that was cut off say."""
     stays = MANIFEST.replace("spec:\n  template:", "spec:\n  updateStrategy: {type: OnDelete}\n  template:", 1)
-    cut_off, behind = release("deployed", "pending-upgrade"), StoredRevision(1, stays)
+    cut_off, behind = release("deployed", "pending-upgrade"), stays
     daemon_set, none = frozenset({Identity("apps", "DaemonSet", "", "nvdp")}), frozenset[Identity]()
     for desired, ours in ((stays, none), (OTHER, none), (stays.replace("plugin:v1", "plugin:v2"), daemon_set)):
         found = change(replace(WANTED, manifest=desired), ActualRelease(cut_off, behind), NOW, TIMEOUT)
         assert (found.stays_behind, found.stays) == (daemon_set, ours)
-    assert not change(WANTED, ActualRelease(cut_off, StoredRevision(1, MANIFEST)), NOW, TIMEOUT).stays_behind
+    assert not change(WANTED, ActualRelease(cut_off, MANIFEST), NOW, TIMEOUT).stays_behind
     # Where nothing is gone back to, it is no matter.
     assert not change(WANTED, ActualRelease(release("deployed"), behind), NOW, TIMEOUT).stays_behind
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from gpunode.kubernetes.nodes.cordon import ANNOTATION
+from gpunode.kubernetes.nodes.cluster_nodes import ANNOTATION
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
 from gpunode.operations.node_by_node import reason_of
 from tests.support import device_plugin_deploy as deploy

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.components.containerd.change import needed_change
-from gpunode.components.containerd.editor import Runtimes, render
+from gpunode.components.containerd.editor import render
+from gpunode.components.runtime import Runtimes
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import transaction

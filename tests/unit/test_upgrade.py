@@ -30,7 +30,7 @@ from gpunode.history.asking import Question, answers, asking
 from gpunode.history.place import Place
 from gpunode.history.told import told
 from gpunode.history.writing import record
-from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, parse_note
+from gpunode.kubernetes.nodes.cluster_nodes import ANNOTATION, MANAGER, parse_note
 from gpunode.kubernetes.nodes.labels import OURS, owned
 from gpunode.node.plan import plan
 from gpunode.node.preflight import refusals

@@ -17,7 +17,7 @@ from gpunode.facts.gpu import GpuUsers as GpuUsersFact
 from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.kubernetes.device_plugin.promise import asking_taken, parse_taken
+from gpunode.kubernetes.device_plugin.promise import parse_taken
 from gpunode.kubernetes.device_plugin.vector_add import Proof
 from gpunode.kubernetes.run_on import here
 from gpunode.node.preflight import refusals
@@ -198,7 +198,7 @@ def test_the_verdict_tells_what_is_taken_and_so_does_drift_which_judges_nothing_
     cluster.write(objects={**cluster.state()["objects"], "pods": [_pod(containers=[3])]})
     settings = _settings(cluster)
     assert "; taken: nvidia.com/gpu.shared 3 of 10" in _verified(node, settings)
-    assert "spec.nodeName=gpu-1" in asking_taken(settings.kubernetes, "gpu-1")[-3]
+    assert any(each.endswith(",spec.nodeName=gpu-1") for call in cluster.state()["calls"] for each in call)
     asked = Cluster(settings.kubernetes, settings.proxy, here)
     found = list(fleet_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
     assert [(host, item.actual, item.finding_class) for host, item in found] == [("gpu-1", "3 of 10", FindingClass.OK)]

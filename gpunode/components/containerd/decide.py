@@ -15,11 +15,11 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.containerd import findings
 from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
-from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, needs_restart, overrides, systemd_cgroup_of
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import (
     RuntimeChange,
+    Runtimes,
     absent_refusal,
     blocked_reason,
     masked_refusal,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
+from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
 _PLUGINS = {
@@ -67,24 +67,8 @@ def names_runtime(default_runtime: Any) -> bool:
 
 
 RUNC_TYPE = "io.containerd.runc.v2"
-NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
-
-
-@dataclass(frozen=True)
-class Runtimes:
-    """The desired runtimes.
-
-    systemd_cgroup: SystemdCgroup of runc and nvidia
-    nvidia: whether there is a runtime nvidia
-    cdi: enable_cdi; None: not managed
-    """
-
-    default: str = "nvidia"
-    systemd_cgroup: bool = True
-    nvidia: bool = True
-    cdi: bool | None = None
 
 
 # The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.

@@ -13,9 +13,8 @@ from typing import Any
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
 from gpunode.components.containerd.drop_in import PATH, is_imported
-from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.components.containerd.state import CRI_PLUGINS, Containerd, DropIn
-from gpunode.components.runtime import RuntimeChange, WrittenFile
+from gpunode.components.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
 
 DEFAULT_RUNTIME = "containerd.default_runtime_name"
 

@@ -25,8 +25,10 @@ from gpunode.components.crio.state import Crio, Merged, merged
 from gpunode.components.runtime import (
     MEND_BOOT,
     MEND_SERVICE,
+    NVIDIA_RUNTIME,
     RESTART_FORBIDDEN,
     RuntimeChange,
+    Runtimes,
     WrittenFile,
     blocked_reason,
     masked_refusal,
@@ -42,22 +44,7 @@ if TYPE_CHECKING:
 
 # nvidia-ctk's name for it: two files would contradict each other, and of two the later name counts.
 NAME = "99-nvidia.toml"
-NVIDIA = "/usr/bin/nvidia-container-runtime"
 _HEAD = "# Written by gpunode; what is added here stays.\n"
-
-
-@dataclass(frozen=True)
-class Runtimes:
-    """Hold what is desired: the default runtime, whether systemd's cgroups are used, whether nvidia is there."""
-
-    default: str = "nvidia"
-    systemd_cgroup: bool = True
-    nvidia: bool = True
-
-    @property
-    def manager(self) -> str:
-        """Return the name of the cgroup manager."""
-        return "systemd" if self.systemd_cgroup else "cgroupfs"
 
 
 def render(text: str | None, beside: Merged, desired: Runtimes) -> str:
@@ -80,7 +67,7 @@ def render(text: str | None, beside: Merged, desired: Runtimes) -> str:
         if "nvidia" not in runtimes:
             filled(table_in(runtimes, "nvidia"), beside.like())
         nvidia = table_in(runtimes, "nvidia")
-        put(nvidia, "runtime_path", NVIDIA)
+        put(nvidia, "runtime_path", NVIDIA_RUNTIME)
         put(nvidia, "runtime_type", "oci")
         if nvidia.get("inherit_default_runtime"):
             put(nvidia, "inherit_default_runtime", False)
@@ -97,7 +84,7 @@ def wanted(desired: Runtimes) -> dict[str, str]:
     """Return what the daemon must say of itself, by the keys of its configuration."""
     found = {"default_runtime": desired.default, "cgroup_manager": desired.manager}
     if desired.nvidia:
-        found["runtimes.nvidia.runtime_path"] = NVIDIA
+        found["runtimes.nvidia.runtime_path"] = NVIDIA_RUNTIME
     return found
 
 

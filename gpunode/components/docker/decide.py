@@ -12,13 +12,15 @@ from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, render, tells_of_cdi
+from gpunode.components.docker.editor import render, tells_of_cdi
 from gpunode.components.docker.state import Docker
 from gpunode.components.runtime import (
     MEND_BOOT,
     MEND_SERVICE,
+    NVIDIA_RUNTIME,
     Act,
     RuntimeChange,
+    Runtimes,
     WrittenFile,
     absent_refusal,
     masked_refusal,
@@ -43,9 +45,9 @@ _FLAGS = {
 _RELOADED = ("DefaultRuntime", "Runtime")
 
 
-def wanted(desired: Daemon) -> dict[str, str]:
+def wanted(desired: Runtimes) -> dict[str, str]:
     """Return what the daemon must say of itself."""
-    found = {"DefaultRuntime": desired.default, "CgroupDriver": "systemd" if desired.systemd_cgroup else "cgroupfs"}
+    found = {"DefaultRuntime": desired.default, "CgroupDriver": desired.manager}
     if desired.nvidia:
         found["Runtime nvidia"] = NVIDIA_RUNTIME
     return found
@@ -60,7 +62,7 @@ def effective(state: Docker) -> dict[str, str | None]:
     }
 
 
-def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
+def change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
     """Return what is to be changed, None where file and daemon are as desired; raise ConfigurationRefused.
 
     `state.daemon_version` must be known.
@@ -86,7 +88,7 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     return RuntimeChange(files, text if writes else None, tuple(expected), act(state, desired), since)
 
 
-def act(state: Docker, desired: Daemon) -> Act:
+def act(state: Docker, desired: Runtimes) -> Act:
     """Return what brings the daemon to what is desired."""
     keys = list(_differences(state, desired))
     if not state.active or not state.answers or not all(key.startswith(_RELOADED) for key in keys):
@@ -94,7 +96,7 @@ def act(state: Docker, desired: Daemon) -> Act:
     return "reload" if keys else "nothing"
 
 
-def _differences(state: Docker, desired: Daemon) -> Iterator[str]:
+def _differences(state: Docker, desired: Runtimes) -> Iterator[str]:
     """Yield the keys of which the daemon does not say what is desired."""
     said = effective(state)
     yield from (key for key, value in wanted(desired).items() if said[key] != value)
@@ -124,7 +126,7 @@ class Desired:
     installs: whether a run installs its packages
     """
 
-    daemon: Daemon
+    daemon: Runtimes
     allowed: Disruption = Disruption.restart
     version: str | None = None
     installs: bool = True
@@ -133,7 +135,7 @@ class Desired:
 def desired_of(settings: Settings) -> Desired:
     """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.docker
-    daemon = Daemon(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    daemon = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
     return Desired(daemon, Disruption[settings.disruption.allow], own.version, own.source != "present")
 
 
@@ -205,7 +207,7 @@ def _all_waits(desired: Desired, actual: Docker) -> str | None:
     return _waits(desired, actual) if act(actual, desired.daemon) == "restart" else None
 
 
-def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str | None]:
+def _to_come(daemon: Runtimes, actual: Docker) -> tuple[RuntimeChange | None, str | None]:
     """Return the change of file and daemon, None where there is none; and why a run cannot make it."""
     try:
         to_come = change(actual, daemon)
@@ -237,7 +239,7 @@ def _steps(
     yield Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
 
 
-def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
+def _answers(daemon: Runtimes, actual: Docker) -> tuple[Finding, ...]:
     """Compare what the daemon says of itself with what is desired of its file."""
     disruption = restart_of(actual) if act(actual, daemon) == "restart" else Disruption.nothing
     said, remedy = effective(actual), f"look at `docker info` and `journalctl -u docker` on the node, and {RUN}"

@@ -8,37 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.structured_text import FILE, KeyTwiceError, TextError, TextLimitError, load_json
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
+from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
 
-NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
 # Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
 # otherwise since 28.2.
 _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
-@dataclass(frozen=True)
-class Daemon:
-    """Hold what is asked: the default runtime, whether systemd's cgroups are used, whether nvidia is there.
-
-    `cdi` sets features.cdi; None leaves it as it is.
-    """
-
-    default: str = "nvidia"
-    systemd_cgroup: bool = True
-    nvidia: bool = True
-    cdi: bool | None = None
-
-
 # The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
 @lru_cache(maxsize=256)
-def render(text: str | None, docker_version: str, desired: Daemon) -> str:
+def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
     """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
 
     Raise ConfigurationRefused where the file is not a JSON object, has a key twice, or this docker lacks a feature.
@@ -60,13 +46,13 @@ def render(text: str | None, docker_version: str, desired: Daemon) -> str:
     return ended_like(_written(document, _indent(body)), before)
 
 
-def _edit(document: dict[str, Any], desired: Daemon, docker: str) -> None:
+def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     if desired.nvidia:
         _runtime(document)
     # runc is docker's own default: nothing to say where nobody says otherwise.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
-    _cgroup_driver(document, "systemd" if desired.systemd_cgroup else "cgroupfs")
+    _cgroup_driver(document, desired.manager)
     if desired.cdi is not None:
         _cdi(document, desired.cdi, docker)
 
@@ -83,7 +69,7 @@ def _written(document: dict[str, Any], indent: int | str) -> str:
     return text
 
 
-def _check_version(docker_version: str, desired: Daemon) -> None:
+def _check_version(docker_version: str, desired: Runtimes) -> None:
     try:
         actual = versions.major_minor(docker_version)
     except versions.VersionError as error:

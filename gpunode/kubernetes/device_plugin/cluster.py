@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,21 +13,16 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes import dcgm_exporter
 from gpunode.kubernetes.dcgm_exporter import Exporter, parse_exporters
 from gpunode.kubernetes.device_plugin import others, own_config, pod_security
+from gpunode.kubernetes.device_plugin.decide_restart import parse_clients
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
-from gpunode.kubernetes.device_plugin.view import (
-    View,
-    asking,
-    asking_gpushare,
-    asking_of_node,
-    asking_revisions,
-    parse_objects,
-    parse_revisions,
-)
+from gpunode.kubernetes.device_plugin.promise import RUNNING, Taken, parse_taken
+from gpunode.kubernetes.device_plugin.view import View, parse_objects, parse_revisions
+from gpunode.kubernetes.gpushare.decide import APP, NAMESPACE
 from gpunode.kubernetes.helm.commands import Command, explained
 from gpunode.kubernetes.helm.session import Output, Run
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
-from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
-from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, parse_nodes
+from gpunode.kubernetes.nodes.extended_resources import ResourceChange, patch
+from gpunode.kubernetes.nodes.labels import OURS, LabelChange
 from gpunode.kubernetes.objects import own_objects, runtime_class
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.kubernetes.objects.own_objects import decide as decide_objects
@@ -58,11 +54,11 @@ class Cluster:
         """Return every node by name, in one question; those that are known already, without any."""
         if self.known is not None:
             return dict(self.known)
-        return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
+        return parse_nodes(self.get("nodes", "nodes"))
 
     def node(self, name: str) -> ClusterNode | None:
         """Return one node; None where the cluster has no such node."""
-        return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
+        return parse_nodes(self.get(f"node {name}", "nodes", "--field-selector", f"metadata.name={name}")).get(name)
 
     def why_pods_stay(self, name: str, containers: Collection[str], drains: bool) -> str | None:
         """Return why pods that hold GPUs stay on a node while its MIG layout changes; None where none is known to.
@@ -74,8 +70,7 @@ class Cluster:
                 return None
             by = others.taking(node.labels, node.ours)
             kept = dict(node.labels.items() - by.items())
-            sets = self.told("kubectl get daemonsets", others.asking(self.kubernetes))
-            pods = self.told("kubectl get pods", others.pods_on(self.kubernetes, name))
+            sets, pods = self.daemon_sets(), self.pods(f"spec.nodeName={name}")
             stay = [each for each in sorted(others.leaving(sets, kept, None)) if others.left(pods, {each}, containers)]
             if stay:
                 return others.STAYS.format(sets=", ".join(stay), node=name)
@@ -92,13 +87,14 @@ class Cluster:
         may be of an earlier template.
         """
         nodes = self.nodes()
-        found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
+        found = [self._workloads("daemonsets.apps,pods", namespace)]
         if with_gpushare:
-            found.append(self.told("kubectl get pods", asking_gpushare(self.kubernetes)))
+            # They are among others' in their namespace.
+            (of_app,) = (f"{label}={value}" for label, value in APP.items())
+            found.append(self._workloads("daemonsets.apps,deployments.apps,pods", NAMESPACE, "--selector", of_app))
         beside = None
         if exporter is not None:
-            answer = self.told("kubectl get pods", asking(self.kubernetes, exporter))
-            beside = View(nodes, *parse_objects(answer))
+            beside = View(nodes, *parse_objects(self._workloads("daemonsets.apps,pods", exporter)))
         return self.with_revisions(View(nodes, *parse_objects(*found), exporter=beside), namespace)
 
     def view_of_node(self, name: str, namespace: str) -> View:
@@ -107,11 +103,12 @@ class Cluster:
         Pods that nobody ends are compared by their templates' numbers; `with_revisions` knows better.
         """
         node = self.node(name)
-        asked = asking_of_node(self.kubernetes, namespace, name)
-        found = [
-            self.told(f"kubectl get {kind}", words) for kind, words in zip(("daemonsets", "pods"), asked, strict=True)
-        ]
-        return View({} if node is None else {name: node}, *parse_objects(*found))
+        sets = self.get("daemonsets", "daemonsets.apps", "--namespace", namespace)
+        pods = self._workloads("pods", namespace, "--field-selector", f"spec.nodeName={name}")
+        return View({} if node is None else {name: node}, *parse_objects(sets, pods))
+
+    def _workloads(self, kinds: str, namespace: str, *which: str) -> str:
+        return self.get("pods", kinds, "--namespace", namespace, *which)
 
     def with_revisions(self, view: View, namespace: str) -> View:
         """Return the view with the names of the newest templates, by one more question where a pod may be outdated."""
@@ -119,31 +116,40 @@ class Cluster:
             return view
         # Who may not ask goes by the templates' numbers, which are others after a rollback, too.
         with suppress(ClusterError):
-            answer = self.told("kubectl get controllerrevisions", asking_revisions(self.kubernetes, namespace))
+            answer = self.get("controllerrevisions", "controllerrevisions.apps", "--namespace", namespace)
             return view.with_revisions(parse_revisions(answer))
         return view
 
     def label(self, name: str, change: LabelChange) -> None:
-        """Set and remove a node's labels."""
-        self.told(f"kubectl patch node {name}", label_patch(self.kubernetes, name, change))
+        """Set and remove a node's labels, and note which are gpunode's: in one request.
+
+        Two would leave labels that nobody knows for gpunode's where the second one fails.
+        """
+        labels: dict[str, str | None] = {**change.to_set, **dict.fromkeys(change.to_remove)}
+        metadata: dict[str, Any] = {"labels": labels} if labels else {}
+        if change.annotates:
+            metadata["annotations"] = {OURS: change.ours}
+        self._patch(name, {"metadata": metadata}, "--type", "merge")
 
     def count_resources(self, name: str, change: ResourceChange) -> None:
         """Set and remove the extended resources of a node that are counted by hand."""
-        self.told(f"kubectl patch node {name}", resource_patch(self.kubernetes, name, change))
+        # kubectl 1.24 and newer knows the subresource.
+        self._patch(name, patch(change), "--subresource=status", "--type", "json")
+
+    def _patch(self, name: str, change: Any, *options: str) -> None:
+        text = json.dumps(change, sort_keys=True)
+        self.told(f"kubectl patch node {name}", ("patch", "node", name, *options, "--patch", text))
 
     def decide_runtime_class(self, desired: Mapping[str, Any]) -> Decision[Verb]:
         """Return what is to be done about the RuntimeClass."""
-        answer = self.told("kubectl get runtimeclasses", runtime_class.asking(self.kubernetes))
+        answer = self.get("runtimeclasses", "runtimeclasses.node.k8s.io", runtime_class.NAME, "--ignore-not-found")
         return runtime_class.decide(desired, runtime_class.parse_runtime_class(answer))
 
     def decide_namespaces(self, desired: Mapping[str, str]) -> Decision[pod_security.Told]:
         """Return what is to be done about namespaces, by a question for each; `desired` as pod_security.decide's."""
-        actual = {
-            name: self.told(f"kubectl get namespace {name}", pod_security.asking(self.kubernetes, name))
-            for name in desired
-        }
+        actual = {name: self.get(f"namespace {name}", "namespace", name, "--ignore-not-found") for name in desired}
         labels = {name: pod_security.parse_labels(text) for name, text in actual.items()}
-        return pod_security.decide(self.kubernetes, desired, labels)
+        return pod_security.decide(desired, labels)
 
     def decide_objects(
         self,
@@ -157,8 +163,8 @@ class Cluster:
         + nodes: all of the cluster; relabelled: the names of those whose labels a run brings about
         + ours: what `own_objects` says, where somebody asked it before
         """
-        words, stdin = own_objects.asking(self.kubernetes, desired)
-        actual = self.told("kubectl get", words, stdin) if desired else ""
+        words = ("get", "--filename", "-", "--ignore-not-found", "--output", "json")
+        actual = self.told("kubectl get", words, own_objects.text(desired)) if desired else ""
         ours = self.own_objects() if ours is None else ours
         staying = [node.labels for name, node in nodes.items() if name not in relabelled]
         not_ready = [node.labels for node in nodes.values() if not node.ready]
@@ -166,38 +172,64 @@ class Cluster:
 
     def own_objects(self) -> str:
         """Return all objects that are gpunode's, as kubectl prints them."""
-        return self.told("kubectl get", own_objects.owning(self.kubernetes))
+        ours, kinds = f"{'='.join(runtime_class.MANAGED_BY)},{own_objects.METHOD}", ",".join(own_objects.KINDS)
+        return self.told("kubectl get", ("get", kinds, "--all-namespaces", "--selector", ours, "--output", "json"))
 
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""
-        return parse_plugins(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
+        return parse_plugins(self.daemon_sets())
 
     def exporters(self) -> tuple[Exporter, ...]:
         """Return DCGM's DaemonSets in the cluster, whoever put them there."""
-        return parse_exporters(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
+        return parse_exporters(self.daemon_sets())
+
+    def daemon_sets(self) -> str:
+        """Return every DaemonSet of the cluster, as kubectl prints them."""
+        return self.get("daemonsets", "daemonsets.apps", "--all-namespaces")
+
+    def pods(self, fields: str | None = None) -> str:
+        """Return the pods of the cluster that a field selector chooses, as kubectl prints them; None: all of them."""
+        only = () if fields is None else ("--field-selector", fields)
+        return self.get("pods", "pods", "--all-namespaces", *only)
+
+    def clients(self, nodes: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+        """Return node -> its GPU pods, of all nodes, or of the only one of `nodes`."""
+        (one,) = nodes if len(nodes) == 1 else (None,)
+        return parse_clients(self.pods(None if one is None else f"spec.nodeName={one}"))
+
+    def taken(self, node: str | None = None) -> dict[str, Taken]:
+        """Return node -> what its pods that have not ended have of it, of one node or of all."""
+        return parse_taken(self.pods(f"{RUNNING},spec.nodeName{'!=' if node is None else f'={node}'}"))
 
     def decide_monitor(self, hosts: Mapping[str, Settings]) -> Decision[None]:
         """Return whether the cluster can have the ServiceMonitor that is asked for; `hosts`: the whole inventory."""
-        output = self._ran(dcgm_exporter.asking_monitors(self.kubernetes))
+        group = ("--api-group", dcgm_exporter.GROUP)
+        output = self._ran(("api-resources", *group, "--no-headers", "--output", "name"))
         if output.status != 0 and not dcgm_exporter.is_of_others(output.err):
             raise ClusterError(explained("kubectl api-resources", output.err))
         return dcgm_exporter.decide_monitor(hosts, output.out)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """Return a ConfigMap's entries, with their texts; None where there is no such ConfigMap."""
-        answer = self.told(f"kubectl get configmap {name}", own_config.asking(self.kubernetes, namespace, name))
-        return own_config.parse_config_map(answer)
+        where = ("--namespace", namespace, "--ignore-not-found")
+        return own_config.parse_config_map(self.get(f"configmap {name}", "configmaps", name, *where))
 
     def change_runtime_class(self, verb: Verb, desired: Mapping[str, Any]) -> None:
         """Make the RuntimeClass, or make it anew, in the API version that the cluster has."""
-        apis = self.told("kubectl api-versions", kubectl(self.kubernetes, "api-versions")).split()
+        apis = self.told("kubectl api-versions", ("api-versions",)).split()
+        # A handler can only be changed by a new object.
+        words = ("create",) if verb is Verb.CREATE else ("replace", "--force")
         text = runtime_class.written(desired, apis)
-        self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
+        self.told(f"kubectl {verb} runtimeclass", (*words, "--filename", "-"), text)
 
     def remove_pods(self, namespace: str, names: Iterable[str], *options: str) -> None:
         """Remove pods; those of a DaemonSet come again."""
         words = ("delete", "pods", *names, "--namespace", namespace, "--ignore-not-found", "--wait=false", *options)
-        self.told("kubectl delete pods", kubectl(self.kubernetes, *words))
+        self.told("kubectl delete pods", words)
+
+    def get(self, what: str, *words: str) -> str:
+        """Return what `kubectl get` prints as JSON; `what` names it for people, `words` say what is asked for."""
+        return self.told(f"kubectl get {what}", ("get", *words, "--output", "json"))
 
     def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
         """Run a command of kubectl's and return what it printed; `what` names it for people."""
@@ -207,7 +239,7 @@ class Cluster:
         return output.out
 
     def _ran(self, words: tuple[str, ...], stdin: str | None = None) -> Output:
-        limited = (*words, "--request-timeout", "30s")
+        limited = kubectl(self.kubernetes, *words, "--request-timeout", "30s")
         return self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
 
 

@@ -21,23 +21,14 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.kubernetes.device_plugin.view import MPS_DAEMON
 from gpunode.kubernetes.helm.change import Act, ReleaseChange
 from gpunode.kubernetes.helm.manifest import Identity
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
-from gpunode.kubernetes.nodes.cordon import told
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings
-from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import WHOLE_GPU
 
 # With `sharing.rename`, too. MPS shares whole GPUs alone.
 _SHARED = (WHOLE_GPU, f"{WHOLE_GPU}.shared")
 _FINISHED = ("Succeeded", "Failed")
-
-
-def asking(kubernetes: KubernetesSettings, nodes: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the command that asks for every pod of the cluster, or for those of the one node that is named."""
-    of_one = [f"spec.nodeName={name}" for name in nodes] if len(nodes) == 1 else []
-    only = ("--field-selector", *of_one) if of_one else ()
-    return kubectl(kubernetes, "get", "pods", "--all-namespaces", *only, "--output", "json")
 
 
 def parse_clients(text: str) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.decide import gpushare_objects
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, configuration, owned, wanted_labels
-from gpunode.kubernetes.objects.own_objects import SELECTED_BY, marked
+from gpunode.kubernetes.objects.own_objects import SELECTED_BY, from_template, marked
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings
@@ -28,7 +28,6 @@ from gpunode.settings.sharing import SharingSettings
 
 _NAME = "gpunode-device-plugin"
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin"
-_FOLDER = "/var/lib/kubelet/device-plugins"
 
 
 def static_manifest(
@@ -49,64 +48,34 @@ def static_manifest(
 
 
 def _daemon_set(plugin: DevicePluginSettings, entry: str, by_class: bool, with_mig: bool) -> dict[str, Any]:
-    pods = {"app.kubernetes.io/name": _NAME, CONFIG: entry}
-    pod: dict[str, Any] = {
-        "priorityClassName": "system-node-critical",
-        "nodeSelector": {SERVED_BY: "manifest", CONFIG: entry},
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        # It asks nothing of the cluster.
-        "automountServiceAccountToken": False,
-        "containers": [
-            {
-                "name": "nvidia-device-plugin",
-                "image": f"{plugin.image or IMAGE}:{plugin.tag or f'v{plugin.version}'}",
-                "args": [f"--config-file=/config/{entry}"],
-                "env": [{"name": name, "value": value} for name, value in _environment(plugin, with_mig)],
-                "securityContext": _security(plugin, with_mig),
-                "volumeMounts": [
-                    {"name": "device-plugin", "mountPath": _FOLDER},
-                    {"name": "config", "mountPath": "/config", "readOnly": True},
-                ],
-            }
-        ],
-        "volumes": [
-            {"name": "device-plugin", "hostPath": {"path": _FOLDER}},
-            {"name": "config", "configMap": {"name": _NAME, "items": [{"key": entry, "path": entry}]}},
-        ],
+    options = {
+        "DEVICE_LIST_STRATEGY": plugin.device_list_strategy,
+        "DEVICE_ID_STRATEGY": plugin.device_id_strategy,
+        "FAIL_ON_INIT_ERROR": plugin.fail_on_init_error,
+        "PASS_DEVICE_SPECS": plugin.pass_device_specs,
+        "NVIDIA_DRIVER_ROOT": plugin.driver_root,
+        "NVIDIA_MIG_MONITOR_DEVICES": "all" if with_mig else None,
     }
-    if by_class:
-        pod["runtimeClassName"] = NAME
-    template = {"metadata": {"labels": pods}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": daemon_set_name(entry), "namespace": plugin.namespace},
-        "spec": {"selector": {"matchLabels": pods}, "updateStrategy": {"type": "RollingUpdate"}, "template": template},
-    }
+    given = ((name, value) for name, value in options.items() if value is not None)
+    (found,) = from_template(
+        "device-plugin.yaml",
+        name=_NAME,
+        set_name=daemon_set_name(entry),
+        namespace=plugin.namespace,
+        entry=entry,
+        config_label=CONFIG,
+        served_by=SERVED_BY,
+        image=f"{plugin.image or IMAGE}:{plugin.tag or f'v{plugin.version}'}",
+        environment={name: str(value).lower() if isinstance(value, bool) else value for name, value in given},
+        security=_security(plugin, with_mig),
+        runtime_class=NAME if by_class else None,
+    )
+    return found
 
 
 def daemon_set_name(entry: str) -> str:
     """Return the name of an entry's DaemonSet: those of `configuration` are made of what a name may hold."""
     return f"{_NAME}-{entry.lower()}"
-
-
-def _environment(plugin: DevicePluginSettings, with_mig: bool) -> list[tuple[str, str]]:
-    found = [
-        # The driver's programs, by which the plugin finds the GPUs.
-        ("NVIDIA_VISIBLE_DEVICES", "all"),
-        ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility"),
-    ]
-    for name, value in (
-        ("DEVICE_LIST_STRATEGY", plugin.device_list_strategy),
-        ("DEVICE_ID_STRATEGY", plugin.device_id_strategy),
-        ("FAIL_ON_INIT_ERROR", plugin.fail_on_init_error),
-        ("PASS_DEVICE_SPECS", plugin.pass_device_specs),
-        ("NVIDIA_DRIVER_ROOT", plugin.driver_root),
-        ("NVIDIA_MIG_MONITOR_DEVICES", "all" if with_mig else None),
-    ):
-        if value is not None:
-            found.append((name, str(value).lower() if isinstance(value, bool) else value))
-    return found
 
 
 def _security(plugin: DevicePluginSettings, with_mig: bool) -> dict[str, Any]:

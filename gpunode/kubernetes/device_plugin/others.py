@@ -12,14 +12,12 @@ from typing import Any
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import PRESENT, SELECTING, owned
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
-from gpunode.settings.kubernetes import KubernetesSettings
 
 # Programs of the same image that are no device plugin.
 _BESIDE = ("gpu-feature-discovery", "mps-control-daemon", "config-manager")
@@ -87,13 +85,8 @@ class Plugin:
         return f"kubectl -n {self.namespace} delete daemonset {self.name}"
 
 
-def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks for every DaemonSet."""
-    return kubectl(kubernetes, "get", "daemonsets.apps", "--all-namespaces", "--output", "json")
-
-
 def parse_plugins(text: str) -> tuple[Plugin, ...]:
-    """Parse what `asking` printed: the device plugins for NVIDIA's GPUs; raise ParseError."""
+    """Parse a list of DaemonSets: the device plugins for NVIDIA's GPUs; raise ParseError."""
     return told(text, "list of DaemonSets", lambda found: tuple(filter(None, map(_plugin, found["items"]))))
 
 
@@ -226,16 +219,10 @@ def taking(labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
     return {name: value for name, value in SELECTING.items() if name in ours and labels.get(name, value) == value}
 
 
-def pods_on(kubernetes: KubernetesSettings, node: str) -> tuple[str, ...]:
-    """Return the command that asks for all pods on a node."""
-    here = ("--field-selector", f"spec.nodeName={node}")
-    return kubectl(kubernetes, "get", "pods", "--all-namespaces", *here, "--output", "json")
-
-
 def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str] | None) -> frozenset[str]:
     """Return the DaemonSets (NAMESPACE/NAME) that take a node with its labels `before`, and with those `after` no more.
 
-    + text: what `others.asking` printed; after: None: whatever they do then
+    + text: a list of DaemonSets; after: None: whatever they do then
     """
     return told(text, "list of DaemonSets", lambda found: frozenset(_leaving(found["items"], before, after)))
 
@@ -248,7 +235,7 @@ def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str] | N
 
 
 def left(text: str, sets: Collection[str] | None, containers: Collection[str] = ("",)) -> tuple[str, ...]:
-    """Return the pods of these DaemonSets, None: all pods, as NAMESPACE/NAME; `text` is what `pods_on` printed.
+    """Return the pods of these DaemonSets, None: all pods, as NAMESPACE/NAME; `text` lists pods of a node.
 
     + containers: how the ID of one of a pod's containers begins
     """

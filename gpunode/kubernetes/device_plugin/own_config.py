@@ -13,11 +13,9 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.folding import in_one_line
 from gpunode.base.structured_text import TextError, load_yaml
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
 from gpunode.settings import Settings
-from gpunode.settings.kubernetes import KubernetesSettings
 
 _VERSION = "v1"
 # What a node gets whose label names none, before the only one that there is.
@@ -31,14 +29,8 @@ CONFIG_ENTRY = cluster_finding(
 )
 
 
-def asking(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[str, ...]:
-    """Return the command that asks for a ConfigMap, which need not be there."""
-    words = ("get", "configmaps", name, "--namespace", namespace, "--ignore-not-found", "--output", "json")
-    return kubectl(kubernetes, *words)
-
-
 def parse_config_map(text: str) -> dict[str, str] | None:
-    """Parse what `asking` printed: entry -> its text; None where there is no such ConfigMap; raise ParseError."""
+    """Parse a ConfigMap: entry -> its text; None where there is no such ConfigMap; raise ParseError."""
     return told(text, "ConfigMap", _texts) if text.strip() else None
 
 

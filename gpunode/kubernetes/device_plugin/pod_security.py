@@ -10,14 +10,12 @@ from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
 from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.device_plugin import METHOD
-from gpunode.settings.kubernetes import KubernetesSettings
 
 # The plugin, its discovery and the operator's pods mount the node's folders, which `baseline` forbids.
 LABEL, NEEDED = "pod-security.kubernetes.io/enforce", "privileged"
@@ -50,33 +48,24 @@ def namespaces(hosts: Mapping[str, Settings]) -> dict[str, str]:
     return {name: setting for name, setting in found.items() if name != _OF_THE_CLUSTER}
 
 
-def asking(kubernetes: KubernetesSettings, name: str) -> tuple[str, ...]:
-    """Return the command that asks for a namespace; it prints nothing where there is none."""
-    return kubectl(kubernetes, "get", "namespace", name, "--ignore-not-found", "--output", "json")
-
-
 def parse_labels(text: str) -> Mapping[str, str] | None:
-    """Parse what `asking` printed: the namespace's labels, None where there is no such namespace; raise ParseError."""
+    """Parse a Namespace: the namespace's labels, None where there is no such namespace; raise ParseError."""
     return told(text, "Namespace", lambda found: dict(found["metadata"].get("labels") or {})) if text.strip() else None
 
 
-def decide(
-    kubernetes: KubernetesSettings, desired: Mapping[str, str], actual: Mapping[str, Mapping[str, str] | None]
-) -> Decision[Told]:
+def decide(desired: Mapping[str, str], actual: Mapping[str, Mapping[str, str] | None]) -> Decision[Told]:
     """Return what has namespaces admit pods that mount folders of the node; somebody's other will is refused.
 
     desired: namespace -> the setting that chooses it; actual: namespace -> its labels, None where there is none
     """
-    found = [_of_one(kubernetes, name, setting, actual[name]) for name, setting in desired.items()]
+    found = [_of_one(name, setting, actual[name]) for name, setting in desired.items()]
     refusal = "\n".join(each.refusal for each in found if each.refusal is not None)
     # Where one is refused, a run changes none.
     steps = () if refusal else tuple(step for each in found for step in each.steps)
     return Decision(tuple(item for each in found for item in each.findings), steps, refusal or None)
 
 
-def _of_one(
-    kubernetes: KubernetesSettings, name: str, setting: str, labels: Mapping[str, str] | None
-) -> Decision[Told]:
+def _of_one(name: str, setting: str, labels: Mapping[str, str] | None) -> Decision[Told]:
     what = NAMESPACE.about(name)
     value = None if labels is None else labels.get(LABEL)
     cause = (_MISSING if labels is None else _NO_LABEL).format(namespace=what)
@@ -91,7 +80,7 @@ def _of_one(
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: NEEDED}}}
-    made: Told = (kubectl(kubernetes, "create", "--filename", "-"), json.dumps(document))
-    label: Told = (kubectl(kubernetes, "label", "namespace", name, f"{LABEL}={NEEDED}"), None)
+    made: Told = (("create", "--filename", "-"), json.dumps(document))
+    label: Told = (("label", "namespace", name, f"{LABEL}={NEEDED}"), None)
     action, change = (f"create {what}", made) if labels is None else (f"label {what}", label)
     return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),))

@@ -19,10 +19,8 @@ from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
 from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.nodes.cordon import told
-from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.other_plugins import OF_PLUGIN
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
@@ -146,7 +144,7 @@ def missing(desired: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[
 _VENDORS = ("nvidia.com/", "aliyun.com/")
 _INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 # One that has ended has nothing any more.
-_RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 TAKEN = cluster_finding(
@@ -165,12 +163,6 @@ class Taken:
 
     resources: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[int, int] = field(default_factory=dict)
-
-
-def asking_taken(kubernetes: KubernetesSettings, node: str | None = None) -> tuple[str, ...]:
-    """Return the command that asks for the pods of one node, or of all, that have not ended."""
-    which = f"{_RUNNING},spec.nodeName{'!=' if node is None else f'={node}'}"
-    return kubectl(kubernetes, "get", "pods", "--all-namespaces", "--field-selector", which, "--output", "json")
 
 
 def parse_taken(text: str) -> dict[str, Taken]:

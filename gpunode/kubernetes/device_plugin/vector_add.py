@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.kubernetes.device_plugin.view import Pod, View
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.kubernetes.objects.own_objects import from_template
 from gpunode.system.gpu_users import GpuUsers
 
 
@@ -87,24 +86,11 @@ def pod(
 
     + labels: by which the view that is to show it finds it, where it asks for some pods alone
     """
-    where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [where]}}}
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "affinity": affinity,
-        # A cordoned node is tested, too, as DaemonSets run on it.
-        "tolerations": [{"operator": "Exists"}],
-        "automountServiceAccountToken": False,
-        "containers": [{"name": "vector-add", "image": image, "resources": {"limits": {resource: 1}}}],
-    }
-    if runtime_class is not None:
-        spec["runtimeClassName"] = runtime_class
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {**(labels or {}), **dict([LABEL])}},
-        "spec": spec,
-    }
+    by = {**(labels or {}), **dict([LABEL])}
+    (found,) = from_template(
+        "vector-add.yaml", name=name, node=node, image=image, resource=resource, runtime_class=runtime_class, labels=by
+    )
+    return found
 
 
 def of_node(view: View, node: str) -> tuple[Pod, ...]:
@@ -125,17 +111,6 @@ def is_crowded_out(found: Pod) -> bool:
         and found.node is None
         and any(f"Insufficient {vendor}" in (found.waits or "") for vendor in ("nvidia.com/", "aliyun.com/"))
     )
-
-
-def creating(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
-    """Return the command that takes the pod on its standard input."""
-    return kubectl(kubernetes, "create", "--namespace", namespace, "--filename", "-")
-
-
-def log_of(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[str, ...]:
-    """Return the question for the last lines of a pod's log."""
-    words = ("logs", name, "--namespace", namespace, "--all-containers", "--tail", "15")
-    return kubectl(kubernetes, *words)
 
 
 def text(*pods: Mapping[str, Any]) -> str:

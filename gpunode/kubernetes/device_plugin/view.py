@@ -10,11 +10,8 @@ from typing import Any
 from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.base.structured_text import load_json
-from gpunode.kubernetes.gpushare.decide import APP, NAMESPACE
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
-from gpunode.kubernetes.nodes.cordon import told
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.objects.own_objects import is_ready, way_of
-from gpunode.settings.kubernetes import KubernetesSettings
 
 # helm writes it on each object of a release.
 _RELEASE = "meta.helm.sh/release-name"
@@ -95,13 +92,8 @@ class Pod:
         return tuple(dict.fromkeys(others))
 
 
-def asking_revisions(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
-    """Return the command that asks for the templates that DaemonSets have had."""
-    return kubectl(kubernetes, "get", "controllerrevisions.apps", "--namespace", namespace, "--output", "json")
-
-
 def parse_revisions(text: str) -> dict[str, str]:
-    """Parse its answer: DaemonSet -> the name that pods of its newest template bear; raise ParseError."""
+    """Parse ControllerRevisions: DaemonSet -> the name that pods of its newest template bear; raise ParseError."""
     return told(text, "list of ControllerRevisions", lambda found: _revisions(found["items"]))
 
 
@@ -165,27 +157,8 @@ class View:
         return tuple(pod for pod in pods if pod is not None and pod.started is not None and pod.started <= changed)
 
 
-def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
-    """Return the command that asks for the namespace's DaemonSets and pods in one question."""
-    return kubectl(kubernetes, "get", "daemonsets.apps,pods", "--namespace", namespace, "--output", "json")
-
-
-def asking_of_node(kubernetes: KubernetesSettings, namespace: str, node: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands that ask for the namespace's DaemonSets, and for its pods on one node alone."""
-    where = ("--namespace", namespace, "--output", "json")
-    on_node = ("--field-selector", f"spec.nodeName={node}")
-    return kubectl(kubernetes, "get", "daemonsets.apps", *where), kubectl(kubernetes, "get", "pods", *where, *on_node)
-
-
-def asking_gpushare(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks for gpushare's workloads and pods, which are among others' in their namespace."""
-    kinds, (label, value) = "daemonsets.apps,deployments.apps,pods", *APP.items()
-    where = ("--namespace", NAMESPACE, "--selector", f"{label}={value}")
-    return kubectl(kubernetes, "get", kinds, *where, "--output", "json")
-
-
 def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], tuple[Deployment, ...]]:
-    """Parse what `asking` and `asking_gpushare` printed; raise ParseError."""
+    """Parse lists of DaemonSets, Deployments and Pods; raise ParseError."""
     try:
         items = [each for text in texts for each in load_json(text)["items"]]
         sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.cordon import MANAGER, told
+from gpunode.kubernetes.nodes.cluster_nodes import MANAGER, kubectl, told
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
-from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.kubernetes import DrainSettings, KubernetesSettings
 
 _MIRROR = "kubernetes.io/config.mirror"
 _FINISHED = ("Succeeded", "Failed")
@@ -37,12 +36,13 @@ class Pod:
         """Say whether a drain leaves it where it is: it belongs to the node, or has ended."""
         return self.static or self.controller == "DaemonSet" or self.finished
 
-    def forbids(self, *, force: bool, emptydir: bool) -> bool:
+    def forbids(self, desired: DrainSettings) -> bool:
         """Say whether kubectl evicts nothing of the node as long as the pod is there, also where it ends already.
 
         source: kubernetes/kubectl, pkg/drain/filters.go (unreplicatedFilter, localStorageFilter)
         """
-        return not self.stays and ((self.controller is None and not force) or (self.emptydir and not emptydir))
+        keeps = self.emptydir and not desired.delete_emptydir_data
+        return not self.stays and ((self.controller is None and not desired.force) or keeps)
 
     def __str__(self) -> str:
         """Return namespace and name."""
@@ -122,26 +122,21 @@ def _budget(item: Mapping[str, Any]) -> Budget:
     )
 
 
-def blocking(pods: tuple[Pod, ...], budgets: tuple[Budget, ...], *, force: bool, emptydir: bool) -> tuple[str, ...]:
-    """Return why each pod that should have gone is still there; none where the node is empty.
-
-    + force, emptydir: whether pods without a controller, and with data that would be lost, may be evicted
-    """
-    found = [f"{pod}: {_reason(pod, budgets, force, emptydir)}" for pod in pods if not pod.stays]
+def blocking(pods: tuple[Pod, ...], budgets: tuple[Budget, ...], desired: DrainSettings) -> tuple[str, ...]:
+    """Return why each pod that should have gone is still there; none where the node is empty."""
+    left = (pod for pod in pods if not pod.stays)
+    found = [f"{pod}: {'; '.join(_obstacles(pod, budgets, desired)) or 'it is still there'}" for pod in left]
     more = len(found) - _SHOWN
     return tuple([*found[:_SHOWN], f"{more} pods more"] if more > 0 else found)
 
 
-def _reason(pod: Pod, budgets: tuple[Budget, ...], force: bool, emptydir: bool) -> str:
+def _obstacles(pod: Pod, budgets: tuple[Budget, ...], desired: DrainSettings) -> Iterator[str]:
     if pod.ending:
-        return "it was told to end, and has not ended"
-    return "; ".join(_obstacles(pod, budgets, force, emptydir)) or "it is still there"
-
-
-def _obstacles(pod: Pod, budgets: tuple[Budget, ...], force: bool, emptydir: bool) -> Iterator[str]:
-    if pod.controller is None and not force:
+        yield "it was told to end, and has not ended"
+        return
+    if pod.controller is None and not desired.force:
         yield "no controller makes it anew elsewhere (kubernetes.drain.force)"
-    if pod.emptydir and not emptydir:
+    if pod.emptydir and not desired.delete_emptydir_data:
         yield "it has an emptyDir, whose data would be lost (kubernetes.drain.delete_emptydir_data)"
     covering = [each for each in budgets if each.covers(pod)]
     spent = [each.name for each in covering if each.allowed < 1]
@@ -158,15 +153,16 @@ _SPARE = 60
 
 
 @dataclass(frozen=True)
-class Commands:
-    """Make the commands for one node of a cluster.
+class Drain:
+    """Make the commands that empty one node of a cluster.
 
-    node: its name in the cluster; environment: kubectl's, for a proxy
+    node: its name in the cluster; environment: kubectl's, for a proxy; at_once: how many nodes a run may hold empty
     """
 
     kubernetes: KubernetesSettings
     node: str
     environment: Mapping[str, str]
+    at_once: int
 
     def reading(self) -> Command:
         """Return the question for the node, whole: kubectl's own `get` leaves out who set what."""
@@ -207,17 +203,9 @@ class Commands:
         return Command(kubectl(self.kubernetes, *words, *limit), self.environment, _SECONDS)
 
 
-@dataclass(frozen=True)
-class Drain:
-    """Hold how one node is emptied, and how many of a run may be so at the same time."""
-
-    commands: Commands
-    at_once: int
-
-
 def drain_of(host: str, settings: Settings) -> Drain | None:
     """Return the drain of a host's node; None where it is none of a cluster's, or no drain is asked for."""
     if not settings.kubernetes.drains:
         return None
-    commands = Commands(settings.kubernetes, node_name(host, settings), settings.proxy.environment)
-    return Drain(commands, settings.disruption.max_parallel)
+    node, most = node_name(host, settings), settings.disruption.max_parallel
+    return Drain(settings.kubernetes, node, settings.proxy.environment, most)

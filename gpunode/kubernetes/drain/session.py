@@ -9,25 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.drain.commands import Commands, Pod, blocking, parse_budgets, parse_pods
+from gpunode.kubernetes.drain.commands import Drain, Pod, blocking, parse_budgets, parse_pods
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Run
-from gpunode.kubernetes.nodes.cordon import (
-    ANNOTATION,
-    BLOCKED,
-    DRAINED,
-    DRAINING,
-    FAILED,
-    MANAGER,
-    NOT_READY,
-    Cordon,
-    Note,
-    lifted,
-    noted,
-    parse_cordon,
-    parse_cordons,
-    taken,
-)
+from gpunode.kubernetes.nodes.cluster_nodes import ANNOTATION, MANAGER, ClusterNode, Note, parse_node, parse_nodes
+from gpunode.kubernetes.nodes.cordon import BLOCKED, DRAINED, DRAINING, FAILED, NOT_READY, lifted, noted, taken
 
 # Others change a node, too: its kubelet tells its state every now and then.
 _TRIES = 8
@@ -49,7 +35,7 @@ def _now() -> str:
 class Session:
     """Empty one node and give it back; every method raises DrainError."""
 
-    commands: Commands
+    commands: Drain
     run: Run
     now: Callable[[], str] = _now
     clock: Callable[[], float] = time.monotonic
@@ -60,7 +46,7 @@ class Session:
         """Return the node's name in the cluster."""
         return self.commands.node
 
-    def cordon(self) -> Cordon | None:
+    def cordon(self) -> ClusterNode | None:
         """Return the node's cordon; None where the cluster has no such node."""
         output = self.run(self.commands.reading())
         if output.status != 0 and "(NotFound)" in output.err:
@@ -71,7 +57,7 @@ class Session:
                 "kubernetes.kubeconfig and kubernetes.run_on; without a cluster, set kubernetes.drain.enabled = False"
             )
         try:
-            return parse_cordon(output.out)
+            return parse_node(output.out)
         except ParseError as error:
             raise DrainError(f"node {self.node}: {error}") from None
 
@@ -81,7 +67,7 @@ class Session:
         if output.status != 0:
             raise DrainError(f"the cluster does not tell of its nodes: {_words(output.err)}")
         try:
-            return {name for name, cordon in parse_cordons(output.out).items() if cordon.is_ours}
+            return {name for name, cordon in parse_nodes(output.out).items() if cordon.is_held_back}
         except ParseError as error:
             raise DrainError(str(error)) from None
 
@@ -114,7 +100,7 @@ class Session:
             if cordon is None or patch is None:
                 return False
             if self._changed(patch):
-                return cordon.is_ours
+                return cordon.is_held_back
         raise DrainError(self._outrun())
 
     def failed(self, why: str) -> None:
@@ -133,11 +119,11 @@ class Session:
                 return note
         raise DrainError(self._outrun())
 
-    def _ready(self, boot_id: str, ended: float) -> Cordon | None:
+    def _ready(self, boot_id: str, ended: float) -> ClusterNode | None:
         """Return the node once it is Ready, or at once where there is nothing of ours to lift."""
         while True:
             cordon = self.cordon()
-            if cordon is None or cordon.note is None or not cordon.is_ours or cordon.is_back(boot_id):
+            if cordon is None or cordon.note is None or not cordon.is_held_back or cordon.is_back(boot_id):
                 return cordon
             if self.clock() >= ended:
                 seconds = self.commands.kubernetes.drain.ready_timeout
@@ -195,7 +181,7 @@ class Session:
                 left = self.leaving()
             except DrainError:
                 return False
-            still = [each for each in left if each.forbids(force=desired.force, emptydir=desired.delete_emptydir_data)]
+            still = [each for each in left if each.forbids(desired)]
             if not still:
                 return refused
             if not all(each.ending for each in still) or self.clock() - began >= desired.timeout:
@@ -206,12 +192,7 @@ class Session:
         desired = self.commands.kubernetes.drain
         try:
             left, budgets = self.leaving(), self.run(self.commands.budgets())
-            return blocking(
-                left,
-                parse_budgets(budgets.out) if budgets.status == 0 else (),
-                force=desired.force,
-                emptydir=desired.delete_emptydir_data,
-            )
+            return blocking(left, parse_budgets(budgets.out) if budgets.status == 0 else (), desired)
         except (DrainError, ParseError):
             return ()
 

@@ -6,7 +6,7 @@ A step's change holds all commands of helm, in order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.manifest import Difference, Identity, Object, Place, differences, drifted, objects
-from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
+from gpunode.kubernetes.helm.release import Release, Revision, Status
 from gpunode.kubernetes.nodes.component import cluster_finding
 
 _FEW = 5
@@ -85,17 +85,17 @@ class ReleaseChange:
 
 @dataclass(frozen=True)
 class ActualRelease:
-    """The actual release.
+    """The actual release; its manifests, as `helm get manifest` prints them, may hold secrets, and are in no text form.
 
     release: its revisions; None: there is none
-    good: what `release.good` consists of
-    undone: what `release.undone` consists of: it failed, and was rolled back
+    good: the manifest of `release.good`
+    undone: the manifest of `release.undone`, which failed, and was rolled back
     live: the objects that the API server has of those that `good` names; None: nobody looked
     """
 
     release: Release | None
-    good: StoredRevision | None = None
-    undone: StoredRevision | None = None
+    good: str | None = field(default=None, repr=False)
+    undone: str | None = field(default=None, repr=False)
     live: Mapping[Identity, Object] | None = None
 
 
@@ -113,11 +113,11 @@ def change(desired: DesiredRelease, reading: ActualRelease, now: datetime, timeo
     recovery = _recovery(release)
     if recovery is not None and recovery.act is Act.UNINSTALL:
         return ReleaseChange((recovery, HelmAction(Act.INSTALL, "there is none after that")))
-    good, stored = release.good, reading.good
-    if good is None or stored is None or stored.number != good.number:
+    good = release.good
+    if good is None or reading.good is None:
         return ReleaseChange(refused="what the release consists of was not read: run it again")
     target = objects(desired.manifest, desired.namespace)
-    actual = objects(stored.manifest, desired.namespace)
+    actual = objects(reading.good, desired.namespace)
     found = desired.lasting(differences(target, actual))
     reason = _few(found)
     if not reason and desired.other_values:
@@ -214,13 +214,13 @@ def _recovery(release: Release) -> HelmAction | None:
 
 
 def _given_up(
-    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], desired: DesiredRelease
+    release: Release, stored: str | None, target: Mapping[Identity, Object], desired: DesiredRelease
 ) -> str | None:
     """Return why an upgrade is not tried again: the same failed, and was rolled back."""
     undone = release.undone
-    if undone is None or stored is None or stored.number != undone.number:
+    if undone is None or stored is None:
         return None
-    if desired.lasting(differences(target, objects(stored.manifest, desired.namespace))):
+    if desired.lasting(differences(target, objects(stored, desired.namespace))):
         return None
     return (
         f"revision {undone.number} with the same content failed and was rolled back{_words(undone)}; it is tried again "

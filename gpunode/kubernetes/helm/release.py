@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -22,11 +22,6 @@ class AskedRelease:
     kubernetes: KubernetesSettings
     settings: ReleaseSettings
     values: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Return its namespace and name, for people."""
-        return f"{self.settings.namespace}/{self.settings.release}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON types."""
@@ -132,17 +127,6 @@ class Release:
             if each.rolled_back_to is None or not passed:
                 return each if each.status is Status.FAILED else None
         return None
-
-
-@dataclass(frozen=True)
-class StoredRevision:
-    """Hold a revision's manifest, as `helm get manifest` prints it; not in its text form, for it may hold secrets.
-
-    Never by `helm status`: helm 4 looks up every object then, and fails where the cluster no longer knows an API.
-    """
-
-    number: int
-    manifest: str = field(repr=False)
 
 
 def parse_history(text: str) -> Release:

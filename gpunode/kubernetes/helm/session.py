@@ -24,7 +24,7 @@ from gpunode.kubernetes.helm.change import (
 )
 from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.manifest import Place, differences, live_objects, objects
-from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
+from gpunode.kubernetes.helm.release import Revision, parse_history, parse_list
 from gpunode.kubernetes.nodes.labels import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings, known
 from gpunode.settings.kubernetes import KubernetesSettings
@@ -147,14 +147,14 @@ class Session:
         """
         reading = self.reading()
         if in_use:
-            values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
+            values = with_entries_in_use(values, reading.good or "", in_use)
         cluster, timeout = self.cluster(), self.commands.kubernetes.timeout
         desired = self.desired(values, *cluster)
         if is_known:
             desired = replace(desired, takes_over=True)
         decision = decide(self.name, desired, reading, now, timeout)
         if _differs(decision) and (varies := self._varies(desired, values, cluster)):
-            desired = replace(desired, varies=varies, other_values=self._has_other_values(reading.good, values))
+            desired = replace(desired, varies=varies, other_values=self._has_other_values(reading, values))
             decision = decide(self.name, desired, reading, now, timeout)
         return desired, values, decision
 
@@ -166,8 +166,8 @@ class Session:
         first = objects(desired.manifest, desired.namespace)
         return frozenset(each.place for each in differences(first, objects(again, desired.namespace)))
 
-    def _has_other_values(self, good: StoredRevision | None, values: Mapping[str, Any]) -> bool:
-        if good is None:
+    def _has_other_values(self, reading: ActualRelease, values: Mapping[str, Any]) -> bool:
+        if reading.release is None or (good := reading.release.good) is None:
             return False
         answer = self._told("helm get values", self.commands.values(good.number))
         try:
@@ -196,8 +196,8 @@ class Session:
         release = parse_history(self._told("helm history", self.commands.history()))
         good = self._stored(release.good)
         live = None
-        if good is not None and objects(good.manifest, desired.namespace):
-            answer = self._told("kubectl get", self.commands.live(good.manifest))
+        if good is not None and objects(good, desired.namespace):
+            answer = self._told("kubectl get", self.commands.live(good))
             live = live_objects(answer, desired.namespace)
         return ActualRelease(release, good, self._stored(release.undone), live)
 
@@ -275,11 +275,11 @@ class Session:
             return self.commands.uninstall()
         return self.commands.upgrade(values, by_hand)
 
-    def _stored(self, revision: Revision | None) -> StoredRevision | None:
+    def _stored(self, revision: Revision | None) -> str | None:
+        # Never by `helm status`: helm 4 looks up every object then, and fails where the cluster no longer knows an API.
         if revision is None:
             return None
-        text = self._told("helm get manifest", self.commands.manifest(revision.number))
-        return StoredRevision(revision.number, text)
+        return self._told("helm get manifest", self.commands.manifest(revision.number))
 
     def _told(self, what: str, command: Command) -> str:
         output = self.run(command)

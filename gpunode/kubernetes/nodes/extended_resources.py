@@ -10,7 +10,6 @@ source: kubernetes/kubernetes, pkg/kubelet/nodestatus/setters.go (MachineInfo), 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +19,9 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, cluster_finding
 from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, difference, noted
-from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.other_plugins import by_hand
 
 UNBACKED = "a count by hand: no device plugin backs it, and pods that ask for it are given no device"
@@ -138,9 +136,3 @@ def patch(change: ResourceChange) -> list[dict[str, Any]]:
 def _escaped(name: str) -> str:
     """Return a name as a part of a JSON pointer, where a slash begins the next part."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def resource_patch(kubernetes: KubernetesSettings, name: str, change: ResourceChange) -> tuple[str, ...]:
-    """Return the command that counts a node's resources; kubectl 1.24 and newer knows the subresource."""
-    text = json.dumps(patch(change), sort_keys=True)
-    return kubectl(kubernetes, "patch", "node", name, "--subresource=status", "--type", "json", "--patch", text)

@@ -18,13 +18,12 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.base.structured_text import load_json
+from gpunode.base.structured_text import load_documents, load_json
+from gpunode.base.template import rendered
 from gpunode.kubernetes.helm.manifest import Difference, Identity, drifted, live_objects, objects
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY, plugin_label
 from gpunode.kubernetes.objects.runtime_class import MANAGED_BY
-from gpunode.settings.kubernetes import KubernetesSettings
 
 METHOD = "gpunode/way"
 DIGEST = "gpunode/digest"
@@ -70,6 +69,11 @@ class ObjectsChange:
         return not (self.apply or self.remove or self.unready)
 
 
+def from_template(source: str, **values: Any) -> list[dict[str, Any]]:
+    """Return the objects of a template below templates/kubernetes/ with `values`, in the order to make them."""
+    return [document for _, document in load_documents(rendered(f"kubernetes/{source}", **values))]
+
+
 def marked(document: Document, method: str) -> dict[str, Any]:
     """Return an object with the labels by which it is gpunode's, and the digest of what it was made to say."""
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
@@ -89,17 +93,17 @@ def objects_change(
 ) -> ObjectsChange:
     """Return what brings gpunode's objects about; raise ParseError.
 
-    + actual: what `asking` printed: the objects of these names, whoever's they are
-    + owned: what `owning` printed: all objects with gpunode's labels
+    + actual: the objects of these names, whoever's they are
+    + owned: all objects with gpunode's labels
     + staying: labels of each node that keeps them in this run, be it of this inventory or of none
     + not_ready: labels of each node that is not Ready, where no update comes
     """
     live = live_objects(actual, "")
     ours = {identity: each for identity, each in live_objects(owned, "").items() if way_of(each.content) is not None}
-    left = {each: ours[each].content for each in ours if each not in objects(_text(desired), "")}
+    left = {each: ours[each].content for each in ours if each not in objects(text(desired), "")}
     kept = {identity: content for identity, content in left.items() if is_needed(content, staying)}
     desired = [_with_entries_of(kept, each, ours) for each in desired]
-    target = objects(_text(desired), "")
+    target = objects(text(desired), "")
     # A namespace is shared ground: made where there is none, and no more.
     spaces = {identity for identity in target if identity.kind == "Namespace"}
     conflicts = [each for each in live if each in target and each not in ours and each not in spaces]
@@ -141,7 +145,7 @@ def _selector(content: Any) -> dict[str, str]:
 
 def _with_entries_of(kept: Mapping[Identity, Any], desired: Document, ours: Mapping[Identity, Any]) -> Document:
     """Return an object; a ConfigMap with the entries that DaemonSets which are kept begin by."""
-    (identity,) = objects(_text([desired]), "")
+    (identity,) = objects(text([desired]), "")
     of_manifest = (desired["metadata"].get("labels") or {}).get(METHOD) == "manifest"
     if identity.kind != "ConfigMap" or identity not in ours or not of_manifest:
         return desired
@@ -202,40 +206,9 @@ def _counts(workload: Document) -> tuple[float, int, int]:
     return (inf if status.get("observedGeneration", 0) < generation else desired), updated, available
 
 
-def _text(documents: Sequence[Document]) -> str:
+def text(documents: Sequence[Document]) -> str:
+    """Return objects as kubectl takes them."""
     return "\n---\n".join(json.dumps(each) for each in documents)
-
-
-def asking(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple[tuple[str, ...], str]:
-    """Return the question for the objects of these names, and its standard input."""
-    words = kubectl(kubernetes, "get", "--filename", "-", "--ignore-not-found", "--output", "json")
-    return words, _text(desired)
-
-
-def owning(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the question for all objects that are gpunode's."""
-    ours = f"{'='.join(MANAGED_BY)},{METHOD}"
-    return kubectl(kubernetes, "get", ",".join(KINDS), "--all-namespaces", "--selector", ours, "--output", "json")
-
-
-def applying(kubernetes: KubernetesSettings, desired: Sequence[Document]) -> tuple[tuple[str, ...], str]:
-    """Return the command that makes the objects what they are to be, and its standard input."""
-    words = ("apply", "--server-side", "--force-conflicts", "--field-manager", "gpunode", "--filename", "-")
-    return kubectl(kubernetes, *words), _text(desired)
-
-
-def removing(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
-    """Return the command that takes one object away, and waits until it is gone."""
-    where = ("--namespace", identity.namespace) if identity.namespace else ()
-    kind = f"{identity.kind.lower()}.{identity.group}" if identity.group else identity.kind.lower()
-    limits = ("--ignore-not-found", "--wait", "--timeout", f"{seconds}s")
-    return kubectl(kubernetes, "delete", kind, identity.name, *where, *limits)
-
-
-def waiting(kubernetes: KubernetesSettings, identity: Identity, seconds: int) -> tuple[str, ...]:
-    """Return the command that waits until a workload runs."""
-    what = f"{identity.kind.lower()}.{identity.group}/{identity.name}"
-    return kubectl(kubernetes, "rollout", "status", what, "--namespace", identity.namespace, "--timeout", f"{seconds}s")
 
 
 def look_at(identity: Identity) -> str:
@@ -246,7 +219,7 @@ def look_at(identity: Identity) -> str:
 def workloads(desired: Sequence[Document]) -> tuple[Identity, ...]:
     """Return the workloads among objects that are to be."""
     try:
-        return tuple(each for each in objects(_text(desired), "") if each.kind in _WORKLOADS)
+        return tuple(each for each in objects(text(desired), "") if each.kind in _WORKLOADS)
     except ParseError:
         return ()
 

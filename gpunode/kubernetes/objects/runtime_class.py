@@ -13,10 +13,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
 from gpunode.base.structured_text import TextError, load_json
-from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.chart import of_kubernetes
-from gpunode.settings.kubernetes import KubernetesSettings
 
 NAME = "nvidia"
 _OBJECT = f"RuntimeClass {NAME}"
@@ -76,17 +74,6 @@ def decide(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> Deci
     return Decision((by_hand(item, refusal),), (), refusal)
 
 
-def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks for the RuntimeClass; it prints nothing where there is none."""
-    return kubectl(kubernetes, "get", "runtimeclasses.node.k8s.io", NAME, "--ignore-not-found", "--output", "json")
-
-
-def changing(kubernetes: KubernetesSettings, verb: Verb) -> tuple[str, ...]:
-    """Return the command that takes the object on its standard input; a handler can only be changed by a new object."""
-    words = ("create",) if verb is Verb.CREATE else ("replace", "--force")
-    return kubectl(kubernetes, *words, "--filename", "-")
-
-
 def written(desired: Mapping[str, Any], apis: Collection[str]) -> str:
     """Return the object for kubectl, in the newest API version that the cluster has (`apis`)."""
     known = [version for version in ("node.k8s.io/v1", "node.k8s.io/v1beta1") if version in apis]
@@ -94,7 +81,7 @@ def written(desired: Mapping[str, Any], apis: Collection[str]) -> str:
 
 
 def parse_runtime_class(text: str) -> Mapping[str, Any] | None:
-    """Parse what `asking` printed; raise ParseError."""
+    """Parse the RuntimeClass as kubectl prints it, empty where there is none; raise ParseError."""
     if not text.strip():
         return None
     try:

@@ -2,8 +2,7 @@
 
 Each has a label, which the nodes bear that are to have it. What comes by a chart has a ConfigMap of gpunode's beside
 it, which tells the next run of the release where the settings name it no more.
-source of the RDMA plugin's objects: Mellanox/k8s-rdma-shared-dev-plugin v1.5.3, deployment/k8s/base and
-pkg/types/types.go
+source of the RDMA plugin's configuration: Mellanox/k8s-rdma-shared-dev-plugin v1.5.3, pkg/types/types.go
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gpunode.kubernetes.helm.manifest import live_objects
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import owned, plugin_label
-from gpunode.kubernetes.objects.own_objects import is_needed, marked, method_of_plugin, way_of
+from gpunode.kubernetes.objects.own_objects import from_template, is_needed, marked, method_of_plugin, way_of
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.other_plugins import EXPORTER, RDMA, OtherPlugin
@@ -28,12 +27,6 @@ from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 
 NAME = "gpunode-rdma-shared-device-plugin"
 CONFIGURATION = "gpunode/configuration"
-_FILE = "config.json"
-_FOLDERS = {
-    "device-plugin": "/var/lib/kubelet/device-plugins",
-    "plugins-registry": "/var/lib/kubelet/plugins_registry",
-    "devices": "/dev",
-}
 
 
 def configuration(desired: RdmaSharedDevicePluginSettings) -> str:
@@ -52,46 +45,17 @@ def configuration(desired: RdmaSharedDevicePluginSettings) -> str:
 
 def rdma_objects(desired: RdmaSharedDevicePluginSettings) -> list[dict[str, Any]]:
     """Return the objects, in the order in which they are made."""
-    text, where = configuration(desired), {"name": NAME, "namespace": desired.namespace}
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where, "data": {_FILE: text}}
-    return [config, _daemon_set(desired, hashlib.sha256(text.encode()).hexdigest()[:16])]
-
-
-def _daemon_set(desired: RdmaSharedDevicePluginSettings, digest: str) -> dict[str, Any]:
-    pods = {"app.kubernetes.io/name": NAME}
-    mounts = [{"name": name, "mountPath": path} for name, path in _FOLDERS.items()]
-    pod = {
-        # It looks for the interfaces of the host, and brings them up.
-        "hostNetwork": True,
-        "priorityClassName": "system-node-critical",
-        "nodeSelector": {plugin_label(RDMA): "true"},
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        # It asks nothing of the cluster.
-        "automountServiceAccountToken": False,
-        "containers": [
-            {
-                "name": "rdma-shared-device-plugin",
-                "image": desired.image,
-                "securityContext": {"privileged": True},
-                "volumeMounts": [
-                    *mounts,
-                    {"name": "configuration", "mountPath": "/k8s-rdma-shared-dev-plugin", "readOnly": True},
-                ],
-            }
-        ],
-        "volumes": [
-            *({"name": name, "hostPath": {"path": path}} for name, path in _FOLDERS.items()),
-            {"name": "configuration", "configMap": {"name": NAME, "items": [{"key": _FILE, "path": _FILE}]}},
-        ],
-    }
-    # It reads its file once: another text has the pods begin anew.
-    template = {"metadata": {"labels": pods, "annotations": {CONFIGURATION: digest}}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": NAME, "namespace": desired.namespace},
-        "spec": {"selector": {"matchLabels": pods}, "updateStrategy": {"type": "RollingUpdate"}, "template": template},
-    }
+    text = configuration(desired)
+    return from_template(
+        "rdma-shared-device-plugin.yaml",
+        name=NAME,
+        namespace=desired.namespace,
+        text=text,
+        annotation=CONFIGURATION,
+        digest=hashlib.sha256(text.encode()).hexdigest()[:16],
+        label=plugin_label(RDMA),
+        image=desired.image,
+    )
 
 
 # Where every cluster has a namespace, before a release's own is made.
@@ -169,7 +133,7 @@ def releases_left(
     """Return plugin -> its release of those that gpunode brought, and no node needs any more; raise ParseError.
 
     + desired: what `releases` says
-    + owned_objects: what `own_objects.owning` printed
+    + owned_objects: all objects of gpunode's, as kubectl prints them
     + staying: labels of each node that keeps them in this run
     + kept: (namespace, name) of releases that gpunode has for something else, as `kept_releases` says
     """
