@@ -143,7 +143,8 @@ def install() -> None:
     # paramiko escapes a debug packet byte by byte for its log, in time that grows with the square of its size.
     _replace(Transport, "_parse_debug", lambda _: lambda *_: None)
     _wrap(Transport, "get_exception", connecting.protocol_error)
-    _wrap(Transport, "auth_interactive_dumb", connecting.answer_no_prompt)
+    # By default paramiko prints a server's prompts as they are, and all hosts wait for what a person types.
+    _wrap(Transport, "auth_interactive_dumb", lambda ask, self, name: ask(self, name, lambda *_: []))
     for name in ("_feed", "_feed_extended"):
         _wrap(Channel, name, connecting.feed)
     for module in (ssh, connectors_util):

@@ -22,7 +22,7 @@ from typing import Any
 from weakref import WeakSet, ref
 
 from gevent import Timeout, sleep, spawn  # type: ignore[import-untyped]
-from paramiko import AuthenticationException, Channel, Message, SSHException, Transport
+from paramiko import Channel, Message, SSHException, Transport
 from paramiko import SSHClient as ParamikoClient
 from paramiko.common import cMSG_GLOBAL_REQUEST
 from paramiko.packet import Packetizer
@@ -84,7 +84,6 @@ _UNANSWERED = (_NOT_AGREED, _NO_CONNECTION, "SSH protocol banner", "EOF error")
 _STEPS = 12
 # OpenSSH sends no banner before its identification, and packets of 256 KiB at most.
 _BANNER_PARTS, _PACKET_SIZE = 512, 1 << 20
-# How many extensions or prompts one packet may announce; paramiko would build as many as the number says.
 _MOST_ITEMS = 64
 _READS_AT_ONCE = 128
 
@@ -162,7 +161,7 @@ def feed(method: Method, self: Channel, *args: Any) -> Any:
 
 
 def read_counted(method: Method, self: Any, message: Message, texts: int = 0) -> Any:
-    """Parse a packet with a list whose length follows so many texts; raise SSHException where the length is too large."""
+    """Parse a packet with the length of a list after so many texts; raise SSHException where that is too large."""
     for _ in range(texts):
         message.get_string()
     if (count := message.get_int()) > _MOST_ITEMS:
@@ -172,16 +171,11 @@ def read_counted(method: Method, self: Any, message: Message, texts: int = 0) ->
 
 
 def protocol_error(method: Method, self: Transport) -> Exception | None:
-    """Return why a connection ended, as an error that callers expect: paramiko fails on odd packets by KeyError, say."""
+    """Return why a connection ended, as an error that callers expect: on odd packets paramiko raises a KeyError, say."""
     error: Exception | None = method(self)
     if error is None or isinstance(error, SSHException | OSError | EOFError):
         return error
     return SSHException(f"the server broke the SSH protocol ({type(error).__name__}: {error})")
-
-
-def answer_no_prompt(_: Method, *args: Any, **kwargs: Any) -> Any:
-    """Refuse a server's own prompts: paramiko would print them as they are, and every host would wait for the answer."""
-    raise AuthenticationException("the server asks for a second factor, which gpunode does not answer")
 
 
 def _failure(self: SSHConnector, error: Exception) -> ConnectError:
