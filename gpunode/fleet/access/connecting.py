@@ -171,7 +171,7 @@ def read_counted(method: Method, self: Any, message: Message, texts: int = 0) ->
 
 
 def protocol_error(method: Method, self: Transport) -> Exception | None:
-    """Return why a connection ended, as an error that callers expect: on odd packets paramiko raises a KeyError, say."""
+    """Return why a connection ended, as an error that callers expect: odd packets raise KeyError in paramiko, say."""
     error: Exception | None = method(self)
     if error is None or isinstance(error, SSHException | OSError | EOFError):
         return error
