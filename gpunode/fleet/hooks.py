@@ -30,7 +30,8 @@ from types import FrameType
 from typing import Any
 
 import pyinfra
-from paramiko import Channel
+from paramiko import Channel, Transport
+from paramiko.auth_handler import AuthHandler
 from paramiko.packet import Packetizer
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
@@ -137,6 +138,13 @@ def install() -> None:
     _wrap(SSHClient, "connect", proxy.with_proxy)
     _wrap(Packetizer, "_read_timeout", connecting.read_banner)
     _wrap(Packetizer, "read_all", connecting.read_bytes)
+    _wrap(Transport, "_parse_ext_info", connecting.read_counted)
+    _wrap(AuthHandler, "_parse_userauth_info_request", partial(connecting.read_counted, texts=3))
+    # paramiko escapes a debug packet byte by byte for its log, in time that grows with the square of its size.
+    _replace(Transport, "_parse_debug", lambda _: lambda *_: None)
+    _wrap(Transport, "get_exception", connecting.protocol_error)
+    # By default paramiko prints a server's prompts as they are, and all hosts wait for what a person types.
+    _wrap(Transport, "auth_interactive_dumb", lambda ask, self, name: ask(self, name, lambda *_: []))
     for name in ("_feed", "_feed_extended"):
         _wrap(Channel, name, connecting.feed)
     for module in (ssh, connectors_util):

@@ -84,6 +84,7 @@ _UNANSWERED = (_NOT_AGREED, _NO_CONNECTION, "SSH protocol banner", "EOF error")
 _STEPS = 12
 # OpenSSH sends no banner before its identification, and packets of 256 KiB at most.
 _BANNER_PARTS, _PACKET_SIZE = 512, 1 << 20
+_MOST_ITEMS = 64
 _READS_AT_ONCE = 128
 
 Method = Callable[..., Any]
@@ -157,6 +158,24 @@ def feed(method: Method, self: Channel, *args: Any) -> Any:
     if len(self.in_buffer) + len(self.in_stderr_buffer) > 2 * self.in_window_size:
         raise TooLarge(too_large("the window of the SSH channel"))
     return method(self, *args)
+
+
+def read_counted(method: Method, self: Any, message: Message, texts: int = 0) -> Any:
+    """Parse a packet with the length of a list after so many texts; raise SSHException where that is too large."""
+    for _ in range(texts):
+        message.get_string()
+    if (count := message.get_int()) > _MOST_ITEMS:
+        raise SSHException(f"the server announces a list of {count} items")
+    message.rewind()
+    return method(self, message)
+
+
+def protocol_error(method: Method, self: Transport) -> Exception | None:
+    """Return why a connection ended, as an error that callers expect: odd packets raise KeyError in paramiko, say."""
+    error: Exception | None = method(self)
+    if error is None or isinstance(error, SSHException | OSError | EOFError):
+        return error
+    return SSHException(f"the server broke the SSH protocol ({type(error).__name__}: {error})")
 
 
 def _failure(self: SSHConnector, error: Exception) -> ConnectError:
