@@ -14,6 +14,9 @@ from gpunode.fleet import hooks
 
 pytestmark = pytest.mark.pure
 MANY = 0xFFFFFFFF
+# Of methods that paramiko's types do not name.
+CONNECTION: Any = Transport
+HANDLER: Any = AuthHandler
 
 
 @pytest.fixture
@@ -38,17 +41,22 @@ def transport(**more: Any) -> Any:
 @pytest.mark.usefixtures("hooked")
 def test_a_list_is_not_built_by_the_length_that_a_server_announces() -> None:
     with pytest.raises(SSHException, match=str(MANY)):
-        Transport._parse_ext_info(transport(), packet(MANY))
-    Transport._parse_ext_info(known := transport(), packet(1, "server-sig-algs", "rsa-sha2-256"))
+        CONNECTION._parse_ext_info(transport(), packet(MANY))
+    CONNECTION._parse_ext_info(known := transport(), packet(1, "server-sig-algs", "rsa-sha2-256"))
     assert known.server_extensions == {"server-sig-algs": b"rsa-sha2-256"}
     asked: list[Any] = []
     handler: Any = AuthHandler.__new__(AuthHandler)
     handler.auth_method, handler.transport = "keyboard-interactive", transport(_send_message=lambda _: None)
-    handler.interactive_handler = lambda *given: asked.append(given) or ["secret"]
+
+    def secret(*given: Any) -> list[str]:
+        asked.append(given)
+        return ["secret"]
+
+    handler.interactive_handler = secret
     with pytest.raises(SSHException, match=str(MANY)):
-        AuthHandler._parse_userauth_info_request(handler, packet("title", "text", "", MANY))
+        HANDLER._parse_userauth_info_request(handler, packet("title", "text", "", MANY))
     prompt = packet("title", "text", "", 1, "Password: ", 0)
-    AuthHandler._parse_userauth_info_request(handler, prompt)
+    HANDLER._parse_userauth_info_request(handler, prompt)
     assert asked == [("title", "text", [("Password: ", False)])]
 
 
