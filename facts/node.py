@@ -91,11 +91,10 @@ class Node(NodeFact[Reading]):
     """Read every component of a node at once."""
 
     parse = staticmethod(parse_node)
-    parts: Mapping[str, type[NodeFact[Any]]] = PARTS
 
     def command(self) -> Probe:
         """Return the probe of every part."""
-        return Probe([(name, fact.probe) for name, fact in self.parts.items()], driver_root())
+        return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
 
 
 def parse_candidates(lines: list[str]) -> dict[str, Any]:
@@ -136,16 +135,18 @@ class _Candidates(NodeFact[Any]):
 _WITH_CANDIDATES: dict[str, type[NodeFact[Any]]] = {**PARTS, "candidates": _Candidates}
 
 
-class NodeWithCandidates(Node):
+class NodeWithCandidates(NodeFact[Reading]):
     """Read a whole node and what its package lists have; for a plan alone, since package managers are slow."""
-
-    parts = _WITH_CANDIDATES
 
     @staticmethod
     def parse(lines: list[str]) -> Any:
         """Return the node with its candidates."""
         parts = parse_parts(_WITH_CANDIDATES, lines)
         return Reading(**{**parts, **parts["candidates"]})
+
+    def command(self) -> Probe:
+        """Return the probe of every part and of the candidates."""
+        return Probe([(name, fact.probe) for name, fact in _WITH_CANDIDATES.items()], driver_root())
 
 
 _JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")

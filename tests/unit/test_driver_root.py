@@ -90,7 +90,7 @@ def test_what_such_a_driver_lacks_is_a_person_s_and_no_run_loads_or_boots_anythi
 def test_config_toml_gets_the_root(text: str | None) -> None:
     decision = decide_configuration(asked_of(ASKED.toolkit, ROOT), replace(GOOD.toolkit, config_text=text), False)
     (step,) = decision.steps
-    assert f'root = "{ROOT}" # by gpunode: driver.root' in getattr(step.change, "text", "").splitlines()
+    assert f'root = "{ROOT}" # by gpunode: driver.root' in str(step.change).splitlines()
 
 
 @pytest.mark.parametrize(
