@@ -64,16 +64,18 @@ def is_good(report: Path) -> bool:
 
 
 def own_names() -> tuple[str, ...]:
-    """Return the names by which a kubelet registers this machine's node now, unless its settings have another name.
-
-    On clouds that is the machine's whole name, where the kubelet's settings have that.
-    """
+    """Return the names by which a kubelet registers this machine's node now, unless its settings have another name."""
     host_name = socket.gethostname()
     try:
         # As `hostname -f` has it.
         full_name = socket.getaddrinfo(host_name, None, flags=socket.AI_CANONNAME)[0][3]
     except OSError:
         full_name = ""
+    return node_names(host_name, full_name)
+
+
+def node_names(host_name: str, full_name: str) -> tuple[str, ...]:
+    """Return the names of a node: on clouds the machine's whole name, where the kubelet's settings have that."""
     found = dict.fromkeys(each.strip().lower() for each in (host_name, full_name))
     return tuple(name for name in found if name and name.partition(".")[0] != "localhost")
 

@@ -114,7 +114,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     # The runtime itself is the toolkit's.
-    monkeypatch.setattr("gpunode.components.crio.decide.NVIDIA", str(tmp_path / "bin" / "nvidia"))
+    monkeypatch.setattr("gpunode.components.crio.decide.NVIDIA_RUNTIME", str(tmp_path / "bin" / "nvidia"))
     etc = tmp_path / "etc"
     command = f"{tmp_path}/bin/crio --config {etc}/crio.conf --config-dir={etc}/crio.conf.d"
     (tmp_path / "unit").write_text(

@@ -31,5 +31,5 @@ def test_the_distribution_s_containerd_beside_docker_ce_is_refused_and_nothing_i
     alone = command("pyinfra", "-y", "--json", path, "operations.packages.installed", asked)
     assert alone.code != 0
     assert "containerd would remove" in alone.printed and "docker-ce" in alone.printed, alone.printed
-    assert "remedy: “set containerd.source = 'docker-repository'”" in alone.printed
+    assert "remedy: “set containerd.source = 'docker-repository'" in alone.printed
     assert (machine.out(THERE), machine.started()) == (before, started)
