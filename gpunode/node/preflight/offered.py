@@ -5,7 +5,7 @@ Only a plan reads the lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from gpunode.base import tables, versions
@@ -167,8 +167,9 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         what = "fabric manager" if "nvswitch" in lacks else "NVLink subnet manager (nvlsm)"
         remedy = _BY_HAND if tables.driver_source("cuda-repository", system.id) is None else _REPOSITORY
         yield WITHOUT_FABRIC(name=source.name, what=what, remedy=remedy)
-    yield from _lacking(settings, machine)
-    behind = module_behind(source, _archive_packages(settings, source, machine), machine.offers)
+    packages = _archive_packages(settings, source, machine)
+    yield from _lacking(settings, source, packages, machine)
+    behind = module_behind(source, packages, machine.offers)
     if behind is not None and behind.package not in dict(machine.driver.packages):
         yield MODULE_OUTDATED(reason=behind.reason(source), package=behind.package, remedy=_remedy(behind, machine))
 
@@ -220,14 +221,13 @@ ARCHIVE_NOT_OFFERED = RefusalMessage(
 )
 
 
-def _lacking(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+def _lacking(
+    settings: Settings, source: DriverSource, packages: Mapping[str, str | None], machine: Machine
+) -> Iterator[Refusal]:
     """Refuse a package of which the lists have versions, but not the desired one."""
-    desired, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
-    if source is None:
-        return
-    for name, rule in _archive_packages(settings, source, machine).items():
+    for name, rule in packages.items():
         offered = [version for offer, version in machine.offers if offer == name]
         if rule and offered and not any(satisfies(version, rule) for version in offered):
-            driver = desired.version or f"branch {rule}"
+            driver = settings.driver.version or f"branch {rule}"
             yield ARCHIVE_NOT_OFFERED(source=source.name, name=name, offered=", ".join(offered), desired=driver)
             return
