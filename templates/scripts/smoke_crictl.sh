@@ -2,8 +2,8 @@
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
-# Without the node's crictl.yaml, which may have images pulled and debug lines printed. A warning says where it is missing.
-# `exec --sync` prints nothing of a command that fails: $check has to end with 0.
+# Without the node's crictl.yaml, by which crictl may pull images and print debug lines. `exec --sync` prints nothing of
+# a command that fails: $check has to end with 0.
 in_cri() {
   socket=unix:///run/containerd/containerd.sock
   $limit crictl --config /dev/null --runtime-endpoint "$socket" --image-endpoint "$socket" --timeout 50s "$@"
