@@ -5,11 +5,9 @@ Each group has a folder in lab/go: its go.mod names the packages (`tool`) and al
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -19,18 +17,13 @@ from pathlib import Path
 
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
 from gpunode.lab.errors import LabError
+from gpunode.lab.go_build import BUILD, SETTINGS, build
 
 Report = Callable[[str], None]
 
 _FOLDER = Path(__file__).parent / "go"
-# sudo leaves the folder of Go's own archive out of the PATH.
-_PLACES = ("/usr/local/go/bin",)
-_LONGEST_S = 3600
 _KEPT_SECONDS = 7 * 24 * 3600
-# Settings of the user's that say how modules are fetched and where they are kept. No other one may change a build.
-_KEPT_SETTINGS = (
-    "GOAUTH", "GOCACHE", "GOINSECURE", "GOMODCACHE", "GONOPROXY", "GONOSUMDB", "GOPATH", "GOPRIVATE", "GOPROXY", "GOSUMDB",
-)  # fmt: skip
+_LINKER = "-s -w"
 
 
 @dataclass(frozen=True)
@@ -38,18 +31,20 @@ class Group:
     """Programs that are built of one Go module.
 
     module: the module whose version all of them have
-    stamp: the Go variable that holds the version in the programs
+    stamp: the Go variable that holds the version in the programs; empty where the module sets it itself
     prefix: what upstream's own builds put before the version there
     seconds: how long a build takes on two cores with empty caches
     cgo: whether a C compiler takes part
+    tags: Go's build tags, separated by commas
     linker: more flags for Go's linker
     """
 
     module: str
-    stamp: str
+    stamp: str = ""
     prefix: str = ""
     seconds: int = 60
     cgo: bool = False
+    tags: str = ""
     linker: str = ""
 
 
@@ -62,6 +57,22 @@ _TOOLKIT = Group(
 )
 GROUPS: Mapping[str, Group] = {
     "toolkit-1.20.2": _TOOLKIT,
+    "toolkit-1.19.1": _TOOLKIT,
+    "toolkit-1.17.8": _TOOLKIT,
+    "crictl-1.37.0": Group("sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/pkg/version.Version"),
+    "containerd-2.4.2": Group(
+        "github.com/containerd/containerd/v2",
+        "github.com/containerd/containerd/v2/version.Version",
+        prefix="v",
+        seconds=120,
+    ),
+    # Without seccomp, whose library Debian would have to have. It runs on every Linux as it is linked statically.
+    "runc-1.5.3": Group(
+        "github.com/opencontainers/runc",
+        cgo=True,
+        tags="netgo,osusergo",
+        linker="-extldflags=-static",
+    ),
 }
 
 
@@ -108,7 +119,8 @@ def _packages(group: str) -> list[str]:
 
 
 def _digest(group: str) -> str:
-    texts = (_go_mod(group), (_FOLDER / group / "go.sum").read_text(encoding="utf-8"), repr(GROUPS[group]))
+    go_sum = (_FOLDER / group / "go.sum").read_text(encoding="utf-8")
+    texts = (_go_mod(group), go_sum, repr(GROUPS[group]), repr((_LINKER, BUILD, SETTINGS)))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
@@ -121,121 +133,17 @@ def _remove_unused(folder: Path) -> None:
 
 def _build(group: str, target: Path, report: Report) -> None:
     made, what = GROUPS[group], f"{', '.join(names(group))} {version(group)}"
-    go = _go(group, what)
-    environment = _environment(go, what)
-    _check_version(group, what, environment)
-    if made.cgo and shutil.which("gcc") is None:
-        raise LabError(
-            f"{what} cannot be built: there is no gcc. Run: apt-get install --no-install-recommends gcc libc6-dev"
-        )
-    report(f"go: building {what} ({_duration(made.seconds)}, once)")
+    minutes = f"{made.seconds} seconds" if made.seconds < 90 else f"{round(made.seconds / 60)} minutes"
     started = time.monotonic()
-    stamped = f"-X {made.stamp}={made.prefix}{version(group)}"
-    command = [
-        *("nice", "-n", "10", go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"),
-        *("-ldflags", f"-s -w {stamped} {made.linker}".rstrip(), "-o", f"{target}/", *_packages(group)),
-    ]  # fmt: skip
-    environment |= {"CGO_ENABLED": "1" if made.cgo else "0"}
-    done = _run(command, what, environment, _FOLDER / group)
-    if done.returncode:
-        raise LabError(f"{what} cannot be built: {_reason(done.stderr, environment)}")
+    stamp = f"-X {made.stamp}={made.prefix}{version(group)}" if made.stamp else ""
+    flags = ["-tags", made.tags, "-ldflags", f"{_LINKER} {stamp} {made.linker}", "-o", f"{target}/", *_packages(group)]
+    announced = functools.partial(report, f"go: building {what} ({minutes}, once)")
+    build(what, _FOLDER / group, flags, needs_gcc=made.cgo, announce=announced)
+    for name in names(group):
+        done = subprocess.run([target / name, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        if version(group) not in done.stdout:
+            raise LabError(f"{what} cannot be used: `{name} --version` prints {done.stdout + done.stderr!r:.300}")
     report(f"go: {what} is built, {time.monotonic() - started:.0f} s")
-
-
-def _duration(seconds: int) -> str:
-    return f"{seconds} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
-
-
-def _go(group: str, what: str) -> str:
-    found = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), *_PLACES)))
-    if found is None:
-        raise LabError(
-            f"{what} cannot be built: there is no Go. Install Go {_needed(group)} or newer (https://go.dev/dl) in "
-            f"/usr/local/go or on the PATH"
-        )
-    return found
-
-
-def _needed(group: str) -> str:
-    return _matched(group, r"^go (\S+)$")
-
-
-def _environment(go: str, what: str) -> dict[str, str]:
-    """Return the environment of a build: the user's ways to fetch modules, and nothing else of Go's settings."""
-    kept = {
-        name: value for name, value in os.environ.items()
-        if not name.startswith(("GO", "CGO_")) and name not in ("CC", "CXX", "LDFLAGS", "CFLAGS")
-    }  # fmt: skip
-    ways = {name: os.environ[name] for name in ("GOENV", *_KEPT_SETTINGS) if name in os.environ}
-    done = _run(
-        [go, "env", "-json", "GOVERSION", *_KEPT_SETTINGS], what, {**kept, **ways, "GOTOOLCHAIN": "local"}, _FOLDER
-    )
-    try:
-        settings = json.loads(done.stdout)
-    except ValueError:
-        raise LabError(
-            f"{what} cannot be built: {go} env answers nothing that can be read: {_last(done.stderr)}"
-        ) from None
-    return {
-        **kept, **{name: str(value) for name, value in settings.items() if value},
-        # A newer Go is never fetched without a word, and no setting of `go env -w` counts.
-        "GOENV": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "", "GO111MODULE": "on",
-        # go-nvml calls functions that NVIDIA's header calls deprecated: hundreds of lines that hide a real error.
-        "CGO_CFLAGS": "-g -O2 -Wno-deprecated-declarations",
-    }  # fmt: skip
-
-
-def _check_version(group: str, what: str, environment: Mapping[str, str]) -> None:
-    found, needed = environment.get("GOVERSION", "").removeprefix("go"), _needed(group)
-    if _numbers(found) < _numbers(needed):
-        raise LabError(
-            f"{what} cannot be built: this machine has Go {found or 'of an unknown version'}, and Go {needed} or newer is "
-            f"needed (https://go.dev/dl), in /usr/local/go or first on the PATH"
-        )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
-
-
-def _run(
-    command: list[str], what: str, environment: Mapping[str, str], folder: Path
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=_LONGEST_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{what} cannot be built: {error}") from None
-
-
-# What Go, gcc and the kernel print -> what to do.
-_REMEDIES = (
-    (r"no space left on device", "there is no room for the build; free some in {caches}"),
-    (r"SECURITY ERROR|checksum mismatch", "what was fetched is not what lab/go pins; compare the proxy {proxy} with another one"),
-    (r"missing go\.sum entry|updates to go\.(mod|sum) needed", "lab/go is not complete; run `go mod tidy` there"),
-    (
-        r"dial tcp|i/o timeout|connection re(fused|set)|no such host|server misbehaving|TLS handshake|reading https?://|"
-        r"proxyconnect|module lookup disabled",
-        "the module proxy {proxy} cannot be reached; set GOPROXY to one that this machine reaches",
-    ),
-)  # fmt: skip
-
-
-def _reason(stderr: str, environment: Mapping[str, str]) -> str:
-    """Return why a build failed and what to do, with the last line that Go printed of it."""
-    for pattern, remedy in _REMEDIES:
-        lines = [line for line in stderr.splitlines() if re.search(pattern, line)]
-        if lines:
-            caches = " or ".join(dict.fromkeys((environment["GOCACHE"], environment["GOMODCACHE"], str(cache_dir()))))
-            return f"{remedy.format(proxy=environment.get('GOPROXY', ''), caches=caches)}. Go printed: {lines[-1].strip()[:300]}"
-    return f"Go printed: {_last(stderr)}"
-
-
-def _last(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines()[-4:] if line.strip())[-600:]
 
 
 def main(groups: list[str]) -> int:
