@@ -27,6 +27,7 @@ sys.exit({function}({arguments}))
 _LAUNCHERS = {
     f"{_LIBRARY}/kmod": ("kmod", "main", "sys.argv[1:]"),
     f"{_LIBRARY}/boot": ("boundary", "main", ""),
+    f"{_LIBRARY}/nvml": ("nvml", "main", "sys.argv[1:]"),
 }
 # A shell starts in a tenth of Python's time, and most modules that a node asks for are not NVIDIA's. kmod goes by the
 # name that it is started by: hence a folder of links.

@@ -17,6 +17,8 @@ _COMPUTE_MODES = {
 }
 _SHOWN = {"DEFAULT": "Default", "PROHIBITED": "Prohibited", "EXCLUSIVE_PROCESS": "Exclusive_Process"}
 _SWITCH = {"0": False, "DISABLED": False, "1": True, "ENABLED": True}
+# NVML's codes: the first says that a process uses the GPU, the second, Not Supported, that it must be reset.
+_IN_USE, _WAITS = 19, 3
 _EARLY = "Terminating early due to previous errors.\n"
 
 
@@ -74,21 +76,15 @@ def _mig(session: Session, gpu: SimulatedGpu, on: bool) -> None:
         session.say(f"Unable to {word} MIG Mode for GPU {gpu.bus_id}: Not Supported")
         session.say("Treating as warning and moving on.")
         return
-    changes = session.mig_modes(gpu)[0] != ("Enabled" if on else "Disabled")
-    busy = changes and session.busy(gpu)
-    waits = changes and session.has("mig_pending", gpu)
-    if not changes:
-        session.set_mig_mode(gpu, on, effective=False)
-    else:
-        session.set_mig_mode(gpu, on, effective=not busy and not waits)
-    if waits and not busy:
+    code = change_mig_mode(session, gpu, on)
+    if code == _WAITS:
         session.say(
             f"Warning: MIG mode is in pending {word} state for GPU {gpu.bus_id}:Not Supported\n"
             "Reboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU "
             f"{gpu.bus_id}"
         )
         return
-    if not busy:
+    if code == 0:
         session.say(f"{word.capitalize()}d MIG Mode for GPU {gpu.bus_id}")
         return
     session.say(
@@ -97,6 +93,16 @@ def _mig(session: Session, gpu: SimulatedGpu, on: bool) -> None:
         "application such as another instance of nvidia-smi). Please first kill all processes using the device and "
         "retry the command or reboot the system to make MIG mode effective."
     )
+
+
+def change_mig_mode(session: Session, gpu: SimulatedGpu, on: bool) -> int:
+    """Change MIG mode, at once or pending; return NVML's status of the activation: 0, or why it waits."""
+    if session.mig_modes(gpu)[0] == ("Enabled" if on else "Disabled"):
+        session.set_mig_mode(gpu, on, effective=False)
+        return 0
+    code = _IN_USE if session.busy(gpu) else _WAITS if session.has("mig_pending", gpu) else 0
+    session.set_mig_mode(gpu, on, effective=code == 0)
+    return code
 
 
 def _reset(session: Session, gpu: SimulatedGpu) -> None:

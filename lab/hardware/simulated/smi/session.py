@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # What a driver branch's libcuda offers (data/cuda.yaml of the field: the CUDA version that nvidia-smi prints).
-_CUDA = {535: "12.2", 550: "12.4", 570: "12.8", 575: "12.9", 580: "13.0", 590: "13.1"}
+CUDA = {535: "12.2", 550: "12.4", 570: "12.8", 575: "12.9", 580: "13.0", 590: "13.1"}
 
 
 class Failure(Exception):
@@ -49,7 +49,7 @@ class Session:
     @property
     def cuda_version(self) -> str:
         """Return the CUDA version that this driver offers."""
-        return _CUDA.get(self.branch, "N/A")
+        return CUDA.get(self.branch, "N/A")
 
     @property
     def driver_version(self) -> str:

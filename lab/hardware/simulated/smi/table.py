@@ -143,7 +143,7 @@ def _mig_devices(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     number = dict.fromkeys((gpu.index for gpu, _, _ in found), 0)
     for gpu, of, each in found:
         # These rows were not recorded: they are in the manner of NVIDIA's user guide.
-        memory = f"0MiB / {int(float(of.profile.memory) * 1024)}MiB"
+        memory = f"0MiB / {of.profile.memory_mib}MiB"
         ids = f"{gpu.index:>3}{of.id:>5}{each.id:>4}{number[gpu.index]:>4}"
         shared = f"{of.profile.ce:>3}{of.profile.enc:>4}{of.profile.dec:>5}{of.profile.ofa:>5}{of.profile.jpeg:>5}"
         session.say(f"|{ids}  |{memory:>33} |{of.profile.sm:>3}      0 |{shared} |")

@@ -135,9 +135,16 @@ class Instances:
             return first if all(each.id != first for each in self) else 3 - first
         return slices // profile.size - 1 + start // profile.size
 
-    def create_compute(self, instance: GpuInstance, size: int) -> ComputeInstance:
+    def compute_sm(self, profile: Profile, size: int) -> int:
+        """Return the multiprocessors of a compute instance of so many slices in a GPU instance of a profile."""
+        one = min(self.profiles, key=lambda each: (each.compute, each.order)).sm
+        return profile.sm if size == profile.compute else one * size
+
+    def create_compute(self, instance: GpuInstance, size: int, start: int | None = None) -> ComputeInstance:
         """Create a compute instance of so many slices; NvmlError: there is no room for it."""
-        free = instance.free_compute_starts(size)
+        if start is not None and start not in instance.compute_starts(size):
+            raise invalid_argument()
+        free = [each for each in instance.free_compute_starts(size) if start in (None, each)]
         if not free:
             raise insufficient_resources()
         if self._session.compute_fails():

@@ -83,11 +83,10 @@ def compute_profiles(session: Session, gpus: list[Instances], options: dict[str,
     session.say(_COMPUTE_PROFILES)
     for gpu, instance in found:
         of = instance.profile
-        one = min(gpu.profiles, key=lambda each: (each.compute, each.order)).sm
         for number, size in instance.compute_profiles().items():
             star = "*" if number == of.whole else " "
             count = f"{len(instance.free_compute_starts(size))}/{of.compute // size}"
-            sm = of.sm if size == of.compute else one * size
+            sm = gpu.compute_sm(of, size)
             session.say(
                 f"| {gpu.gpu.index:>3}{instance.id:>7}       MIG {instance.compute_name(size):<15}{number:>3}{star}"
                 f"     {count}           {sm:<10}{of.dec:<6}{of.enc:<6}{of.ofa}   |"

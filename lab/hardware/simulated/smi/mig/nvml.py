@@ -22,6 +22,11 @@ def no_permission() -> NvmlError:
     return NvmlError("Insufficient Permissions", 4)
 
 
+def not_found() -> NvmlError:
+    """Return the error for an instance that does not exist."""
+    return NvmlError("Not Found", 6)
+
+
 def in_use() -> NvmlError:
     """Return the error for what somebody holds."""
     return NvmlError("In use by another client", 19)

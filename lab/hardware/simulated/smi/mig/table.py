@@ -6,6 +6,9 @@ from types import SimpleNamespace
 
 from ...plain import data_file, parse_json
 
+# The parts of a GPU's memory are multiples of this many MiB, as far as they were recorded.
+_GRAIN = 64
+
 
 class Profile(SimpleNamespace):
     """Hold a GPU instance profile.
@@ -36,6 +39,11 @@ class Profile(SimpleNamespace):
     def media(self) -> bool:
         """Say whether it takes the engines of which a GPU has one for all of its parts."""
         return self.name.endswith("+me")
+
+    @property
+    def memory_mib(self) -> int:
+        """Return the memory in MiB, of which the column in GiB shows two decimals: 20096 for 19.62."""
+        return round(float(self.memory) * 1024 / _GRAIN) * _GRAIN
 
 
 _ENGINES = ("dec", "enc", "ce", "jpeg", "ofa")

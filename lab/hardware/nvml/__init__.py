@@ -1,0 +1,1 @@
+"""The SIMULATED libnvidia-ml of the lab, compiled from the C sources of this folder."""
