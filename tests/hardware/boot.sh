@@ -78,7 +78,7 @@ units() {
   mkdir -p "$folder"; find "$folder" -name '*.wants' -o -name '*.requires' | xargs -r rm -rf
   for unit in systemd-udevd systemd-udev-trigger systemd-sysctl systemd-binfmt systemd-modules-load systemd-resolved \
     systemd-networkd systemd-timesyncd systemd-logind systemd-remount-fs systemd-firstboot getty.target apt-daily.timer \
-    apt-daily-upgrade.timer dbus systemd-random-seed; do
+    apt-daily-upgrade.timer systemd-random-seed; do
     case "$unit" in *.*) ;; *) unit=$unit.service;; esac
     ln -sf /dev/null "$folder/$unit"
   done
@@ -95,6 +95,8 @@ carried() {
       file=${file#./}
       [ -e "$new/$file" ] || [ -L "$new/$file" ] || cp -a "$work/unpacked/programs/$file" "$new/$file"
     done
+  grep -q '^messagebus:' "$new/etc/passwd" || echo 'messagebus:x:398:398::/nonexistent:/usr/sbin/nologin' >> "$new/etc/passwd"
+  grep -q '^messagebus:' "$new/etc/group" || echo 'messagebus:x:398:' >> "$new/etc/group"
   ldconfig -r "$new" 2> /dev/null
   echo "$systemd" > "$work/unpacked/systemd"
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -16,28 +17,45 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.errors import LabError
+from gpunode.lab.go_programs import programs, version
+from gpunode.lab.hardware import simulated
+from gpunode.lab.hardware.nvml.build import functions, library
 from gpunode.lab.image import debian_base
 from gpunode.lab.packages.deb import Deb, Payload, build_deb
 from gpunode.lab.packages.toolkit import packages_of
 from gpunode.lab.repository import index_flat
 from gpunode.lab.signing import key_file, public_key, sign_releases
-from tests.hardware.programs import CONTAINERD, RUNC, TOOLKIT, Programs, built
 
 _HERE = Path(__file__).parent
 CHECKOUT = _HERE.parents[1]
 _MOST_MIB = 50
+# Groups of lab/go.
+CONTAINERD, RUNC, TOOLKIT = "containerd-2.4.2", "runc-1.5.3", "toolkit-1.20.2"
 _UV = str(Path(sys.executable).with_name("uv"))
 # What gpunode and the boot of systemd need and a container's image may lack; with what each of them depends on.
-_PROGRAMS = ("systemd", "kmod", "procps", "gpg", "curl", "util-linux", "mount")
+_PROGRAMS = ("systemd", "dbus", "kmod", "procps", "gpg", "curl", "util-linux", "mount")
 # Every Debian and Ubuntu has these, and newer.
-_EVERYWHERE = ("libc6", "libgcc-s1", "dpkg", "perl-base", "debconf", "base-files", "bash", "coreutils", "init-system-helpers")
+_EVERYWHERE = (
+    "libc6",
+    "libgcc-s1",
+    "dpkg",
+    "perl-base",
+    "debconf",
+    "base-files",
+    "bash",
+    "coreutils",
+    "init-system-helpers",
+)
 _LEFT_OUT = ("usr/share/", "etc/init.d", "etc/default", "usr/lib/udev", "usr/lib/modprobe.d")
+_SOURCES = (".c", ".h", ".hpp", ".pyx", ".pxd", ".pyi", ".pyc")
+# Go's programs resemble each other, far apart. The first filter is for jumps in machine code. Higher presets take minutes.
+_FILTERS = ({"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 27})
 _UNIT = """[Unit]
 Description=containerd
 After=network.target
@@ -70,19 +88,27 @@ def site(folder: Path, python: str) -> None:
         into = ("--python-version", python, "--python-platform", "x86_64-manylinux_2_28", "--target", folder)
         for what in (("--require-hashes", "-r", wheels / "requirements.txt"), ("--no-deps", wheel)):
             _run(_UV, "pip", "install", "--quiet", "--only-binary", ":all:", *into, *what)
+    # Some wheels hold debug symbols, and sources: a third of all.
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if ".so" in path.suffixes:
+            # Not written through: uv links files to its cache.
+            shutil.copy2(path, f"{path}.new")
+            Path(f"{path}.new").replace(path)
+            _run("strip", "--strip-unneeded", path)
+        elif path.suffix in _SOURCES or "tests" in path.relative_to(folder).parts:
+            path.unlink()
 
 
-def repository(folder: Path, programs: Programs) -> str:
-    """Write a flat, signed apt repository into a folder; return its key's fingerprint."""
-    containerd = Deb(
-        "containerd", f"{CONTAINERD}-1", "containerd", depends="runc", scripts=(("postinst", _STARTED),),
-        files=(
-            *(_program(programs.containerd / name) for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
-            Payload("usr/lib/systemd/system/containerd.service", _UNIT.encode()),
-        ),
-    )  # fmt: skip
-    runc = Deb("runc", f"{RUNC}-1", "runc", files=(_program(programs.runc / "runc"),))
-    parts = {"archive": [containerd, runc], "toolkit": packages_of(TOOLKIT, programs.toolkit)}
+def repository(folder: Path, report: Callable[[str], None]) -> str:
+    """Write two flat, signed apt repositories into a folder; return their key's fingerprint."""
+    unit = Payload("usr/lib/systemd/system/containerd.service", _UNIT.encode())
+    parts = {
+        "archive": [
+            _package(CONTAINERD, report, depends="runc", files=(unit,), scripts=(("postinst", _STARTED),)),
+            _package(RUNC, report),
+        ],
+        "toolkit": packages_of(version(TOOLKIT), programs(TOOLKIT, report)),
+    }
     secret = key_file(cache_dir() / "keys", "repository")
     for name, packages in parts.items():
         (folder / name).mkdir(parents=True)
@@ -92,15 +118,29 @@ def repository(folder: Path, programs: Programs) -> str:
                 file = build_deb(replace(deb, depends=deb.depends.replace("python3", "")), Path(cache))
                 # The archive compresses once, and better.
                 _run("dpkg-deb", "-R", file, Path(cache) / deb.name)
-                _run("dpkg-deb", "--root-owner-group", "-Znone", "--build", Path(cache) / deb.name, folder / name / deb.filename)
+                _run(
+                    "dpkg-deb",
+                    "--root-owner-group",
+                    "-Znone",
+                    "--build",
+                    Path(cache) / deb.name,
+                    folder / name / deb.filename,
+                )
         sign_releases(secret, [index_flat(folder / name, {})])
     armored, fingerprint = public_key(secret)
     (folder / "key.asc").write_bytes(armored)
     return fingerprint
 
 
-def _program(path: Path) -> Payload:
-    return Payload(f"usr/bin/{path.name}", path.read_bytes(), 0o755)
+def _package(
+    group: str, report: Callable[[str], None], depends: str = "", files: tuple[Payload, ...] = (),
+    scripts: tuple[tuple[str, str], ...] = (),
+) -> Deb:  # fmt: skip
+    """Return a package of a group's programs, with the name that Debian's has."""
+    name = group.partition("-")[0]
+    built = sorted(programs(group, report).iterdir())
+    payload = tuple(Payload(f"usr/bin/{path.name}", path.read_bytes(), 0o755) for path in built)
+    return Deb(name, f"{version(group)}-1", name, depends=depends, files=(*payload, *files), scripts=scripts)
 
 
 def debian_programs(folder: Path, base: Path) -> None:
@@ -109,18 +149,24 @@ def debian_programs(folder: Path, base: Path) -> None:
         for path in _files(base, package):
             source = base / path
             target = folder / re.sub(r"^(bin|sbin|lib|lib64)/", r"usr/\1/", path)
-            if not path.startswith(_LEFT_OUT) and (source.is_file() or source.is_symlink()) and not source.is_dir():
+            if path.startswith(_LEFT_OUT) and not path.startswith("usr/share/dbus-1"):
+                continue
+            if (source.is_file() or source.is_symlink()) and not source.is_dir():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _closure(base: Path) -> set[str]:
     """Return the packages and all that they depend on, but for what every machine has."""
-    status = _run("dpkg-query", "--admindir", base / "var/lib/dpkg", "-W", "-f", "${Package}\t${Pre-Depends},${Depends}\n")
+    status = _run(
+        "dpkg-query", "--admindir", base / "var/lib/dpkg", "-W", "-f", "${Package}\t${Pre-Depends},${Depends}\n"
+    )
     needs = {}
     for line in status.splitlines():
         name, _, relations = line.partition("\t")
-        needs[name] = {alternative.split()[0].split(":")[0] for alternative in relations.split(",") if alternative.strip()}
+        needs[name] = {
+            alternative.split()[0].split(":")[0] for alternative in relations.split(",") if alternative.strip()
+        }
     found: set[str] = set()
     todo = [*_PROGRAMS]
     while todo:
@@ -143,9 +189,18 @@ def client(target: Path) -> None:
     _run("gcc", "-std=gnu11", "-O1", "-s", "-o", target, _HERE / "client.c", "-ldl")
 
 
+def nvml(folder: Path) -> None:
+    """Copy the lab's NVML library, what it reads its state by, and the names of NVML's functions."""
+    folder.mkdir()
+    shutil.copy2(library(), folder)
+    hardware = Path(simulated.__file__).parent
+    shutil.copytree(hardware, folder / "simulated", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "functions.txt").write_text("\n".join(functions()))
+
+
 def packed(folder: Path, target: Path) -> float:
     """Write the folder as a tar.xz; return its size in MiB, and raise LabError where that is too much."""
-    with tarfile.open(target, "w:xz", preset=6) as archive:
+    with lzma.open(target, "wb", filters=_FILTERS) as file, tarfile.open(fileobj=file, mode="w|") as archive:
         archive.add(folder, ".")
     size = target.stat().st_size / 2**20
     if size > _MOST_MIB:
@@ -172,15 +227,18 @@ def carry(target: Path, python: str) -> float:
         step(f"wheels for Python {python}")
         site(folder / "site", python)
         step("containerd, runc and the container toolkit")
-        fingerprint = repository(folder / "repository", built(step))
+        fingerprint = repository(folder / "repository", step)
         step("Debian's systemd")
         with debian_base(step) as base:
             debian_programs(folder / "programs", base)
         step("the CUDA program")
         client(folder / "client")
-        about = {"python": python, "fingerprint": fingerprint, "containerd": CONTAINERD, "runc": RUNC, "toolkit": TOOLKIT}
+        step("the lab's NVML library")
+        nvml(folder / "nvml")
+        versions = {group.partition("-")[0]: version(group) for group in (CONTAINERD, RUNC, TOOLKIT)}
+        about = {"python": python, "fingerprint": fingerprint, **versions}
         (folder / "about.json").write_text(json.dumps(about))
-        step("packing (two minutes)")
+        step("packing (a minute)")
         size = packed(folder, target)
     step(f"{target}: {size:.1f} MiB")
     return size

@@ -109,7 +109,9 @@ class Machine:
         """Return the name of the operating system, and whose systemd runs."""
         for line in Path("/etc/os-release").read_text().splitlines():
             if line.startswith("PRETTY_NAME="):
-                return f"{line.partition('=')[2].strip(chr(34))}, {(self.folder / 'systemd').read_text().strip()} systemd"
+                return (
+                    f"{line.partition('=')[2].strip(chr(34))}, {(self.folder / 'systemd').read_text().strip()} systemd"
+                )
         return ""
 
     def mps(self, question: str) -> str:

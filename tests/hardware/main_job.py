@@ -37,6 +37,8 @@ class Job:
         self.machine = Machine(HERE)
         self.steps: list[dict[str, Any]] = []
         self.started = time.monotonic()
+        self.before: dict[str, str] = {}
+        self.nvml: list[dict[str, str]] = []
 
     def step(self, name: str, act: Callable[[], str], *, needed: bool = False) -> None:
         """Run a step, print and keep what became of it; one that is `needed` ends the job where it fails."""
@@ -103,7 +105,9 @@ class Job:
                     if each["desired"] is not None]  # fmt: skip
         if found_code != code:
             raise StepFailed(f"exit status {found_code}, not {code}: {'; '.join(wrong) or _last(errors)}")
-        return f"exit status {code}, {len(findings)} findings" + (f"; not as desired: {'; '.join(negative)}" if code else "")
+        return f"exit status {code}, {len(findings)} findings" + (
+            f"; not as desired: {'; '.join(negative)}" if code else ""
+        )
 
     def break_it(self) -> str:
         """Take away what gpunode set up: containerd's configuration, CDI specification, and MPS."""
@@ -111,6 +115,11 @@ class Job:
         if not broken:
             raise StepFailed("there was nothing to break")
         return ", ".join(broken)
+
+    def compare_nvml(self) -> str:
+        """Hold the lab's NVML library against the driver's."""
+        seen, self.nvml = compared(HERE, self.machine.simulated)
+        return seen
 
     def cuda(self) -> str:
         """Run the CUDA program on the machine."""
@@ -159,9 +168,9 @@ class Job:
         machine = self.machine
         mps = {"mps": {"enabled": True, "active_thread_percentage": "50"}}
         self.step("the driver's files and the carried packages", machine.prepare, needed=True)
-        before = machine.state()
+        before = self.before = machine.state()
         self.step("the GPU before", lambda: machine.described(before), needed=True)
-        self.step("NVML, the lab's and the driver's", lambda: compared(HERE, machine.simulated))
+        self.step("NVML, the lab's and the driver's", self.compare_nvml)
         self.step("CUDA program on the machine", self.cuda)
         self.step("bare machine to GPU node, with the smoke containers", lambda: self.converge(True))
         self.step("CUDA program in a container", self.cuda_in_container)
@@ -189,7 +198,11 @@ class Job:
         if after != before:
             self.machine.restore(before)
             raise StepFailed(
-                "; ".join(f"{name} was {before[name]}, is {after.get(name)}" for name in before if before[name] != after.get(name))
+                "; ".join(
+                    f"{name} was {before[name]}, is {after.get(name)}"
+                    for name in before
+                    if before[name] != after.get(name)
+                )
             )
         return "as before"
 
@@ -201,19 +214,18 @@ def _last(text: str) -> str:
 def main() -> int:
     """Run the job and keep its result."""
     job = Job()
-    before: dict[str, str] = {}
     try:
-        before = job.machine.state()
         job.run()
     except StepFailed:
         pass
     finally:
-        if before and job.machine.state() != before:
-            job.machine.restore(before)
+        if job.before and job.machine.state() != job.before:
+            job.machine.restore(job.before)
     bad = [each["step"] for each in job.steps if not each["ok"]]
     result = {
         "about": job.about, "simulated": job.machine.simulated, "steps": job.steps, "gpus": job.machine.gpus(),
         "seconds": round(time.monotonic() - job.started), "kernel": os.uname().release, "system": job.machine.system(),
+        "state": job.before, "nvml": job.nvml,
     }  # fmt: skip
     (HERE / "result.json").write_text(json.dumps(result, indent=1))
     print(f"{result['seconds']:5.0f} s  " + (f"failed: {', '.join(bad)}" if bad else "all steps are good"), flush=True)

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from gpunode.lab import copies, nodes
 from gpunode.lab.errors import LabError
+from gpunode.lab.hardware.nvml.build import library
 from gpunode.lab.nodes import Node
 from gpunode.lab.podman import attempt, podman
 from tests.hardware.carry import CHECKOUT
+from tests.molecule.mps.mps_nodes import UNPACK
 
 _LAB = os.environ.get("GPUNODE_TEST_LABS", "") + "rehearsal"
 _GPU = "h100-80gb"
@@ -35,8 +37,9 @@ found = runpy.run_path({lab!r})
 off = {{name: {{"enabled": False}} for name in ("cuda", "toolkit", "containerd")}}
 nodes = [(name, {{**data, **off, "driver": {{"version": {driver!r}, "flavour": "open"}}}}) for name, data in found["nodes"]]
 """
-# Debian's package of NVIDIA's own MPS control daemon, which needs nothing but libc.
-_MPS = "apt-get -q -q update; cd /tmp && apt-get -q -q download nvidia-cuda-mps && dpkg-deb -x nvidia-cuda-mps_*.deb /"
+# The machine knows nothing of gpunode.
+_OWN = ("var/lib/gpunode", "etc/gpunode", "etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/keyrings")
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def _driver(node: Node, folder: Path) -> None:
@@ -52,6 +55,30 @@ def _driver(node: Node, folder: Path) -> None:
         raise LabError(f"the node's driver could not be installed: {(done.stdout + done.stderr)[-2000:]}")
 
 
+def _machine(node: Node) -> Path:
+    """Return a folder with the files of a machine with a driver and nothing else, made of the node's."""
+    # NVIDIA's own MPS control daemon, out of Debian's archive, as in the scenario mps.
+    done = nodes.run(node, UNPACK, timeout=120)
+    if done.returncode:
+        print(f"no MPS: {done.stderr.strip()[-300:]}")
+    root = copies.root_of(node)
+    for path in _OWN:
+        shutil.rmtree(root / path, ignore_errors=True)
+    _put(library(), root / _LIBRARIES / f"libnvidia-ml.so.{_DRIVER}")
+    # It needs a name that ldconfig reads, and nothing in it.
+    with tempfile.TemporaryDirectory() as folder:
+        empty = Path(folder) / "libcuda.so"
+        line = ("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", empty, "-x", "c", "/dev/null")
+        subprocess.run(line, check=True, timeout=60)
+        _put(empty, root / _LIBRARIES / f"libcuda.so.{_DRIVER}")
+    return root
+
+
+def _put(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+
+
 def rehearse(carried: Path) -> int:
     """Run the main job on such a machine; return run.sh's exit status."""
     container = f"gpunode-{_LAB}-machine"
@@ -61,7 +88,7 @@ def rehearse(carried: Path) -> int:
         (node,) = nodes.up(_LAB, 1, _GPU, 1, print)
         with tempfile.TemporaryDirectory() as name:
             _driver(node, Path(name))
-        root = copies.root_of(node)
+        root = _machine(node)
         hardware = root.parent / "machine"
         shutil.copytree(node.folder, hardware)
         shutil.copyfile(carried, hardware / "carried")
