@@ -150,8 +150,9 @@ def _printed(program: Path) -> str:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return done.stdout + done.stderr
+        # Without the program's path, which has the version in it.
+        return f"nothing ({type(error).__name__})"
+    return done.stdout or done.stderr
 
 
 def main(groups: list[str]) -> int:
