@@ -116,7 +116,7 @@ def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_
     found = _seen(tmp_path, node)
     listed, seen = found["handed"]["gpus"], found["asking"]["driver"]
     assert len(listed) == 2 and [gpu["uuid"] in "".join(seen["smi_said"]) for gpu in listed] == [True, True]
-    assert seen["smi_status"] == 0 and found["handed"]["is_script"] is True
+    assert seen["smi_status"] == 0 and found["handed"]["is_script"] is False
     version = out(node, "cat /sys/module/nvidia/version")
     assert seen["cuda"] == [f"/usr/lib/x86_64-linux-gnu/libcuda.so.{version}"]
     assert seen["linked"] == [found["handed"]["cuda"]] == ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]
