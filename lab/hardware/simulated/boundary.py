@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from . import kmod, module
+from .device import MAJORS
 from .machine import HardwareError, Machine, SimulatedGpu
 
 _PCI = "/sys/bus/pci/devices"
@@ -107,7 +108,10 @@ def _mounted(machine: Machine, target: str) -> bool:
 def _mount(machine: Machine) -> None:
     run = Path(_RUN)
     (run / "proc-driver").mkdir(parents=True, exist_ok=True)
-    for source, target in ((run / "pci-devices", _PCI), (run / "proc-driver", "/proc/driver")):
+    if not _mounted(machine, "/proc/devices"):
+        machine.write(MAJORS, machine.read("/proc/devices"))
+    sources = {_PCI: run / "pci-devices", "/proc/driver": run / "proc-driver", "/proc/devices": Path(MAJORS)}
+    for target, source in sources.items():
         if not _mounted(machine, target):
             subprocess.run(["mount", "--bind", str(source), target], check=True)
     if not _mounted(machine, "/sys/module"):
