@@ -6,9 +6,8 @@ DIRECTORY has one folder a version with its finished programs: DIRECTORY/1.17.9/
 nvidia-container-runtime and nvidia-container-runtime-hook; from 1.18 on nvidia-cdi-refresh.service and .path, too, or
 the lab's SIMULATED units are taken. They go into the lab's packages in place of the SIMULATED ones.
 
-Real: the toolkit, containerd, runc, apt, systemd. SIMULATED: the GPUs, the driver, and libnvidia-ml, which tells the
-toolkit what the simulated kernel tells. nvidia-container-cli, which mode `legacy` (and `auto` before 1.18) calls, is
-not there: it wants a driver that answers.
+Real: the toolkit, containerd, runc, apt, systemd. SIMULATED: the GPUs and the driver with its libnvidia-ml.
+nvidia-container-cli, which mode `legacy` (and `auto` before 1.18) calls, is not there: it wants a driver that answers.
 
 The tests stand in the order of the node's life.
 """

@@ -24,7 +24,6 @@ from tests.molecule.conftest import CHECKOUT, Run, command
 VARIABLE = "GPUNODE_REAL_TOOLKIT"
 PROGRAMS = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 DRIVER = "580.95.05"
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 SPECIFICATIONS = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 _HERE = Path(__file__).parent
 _SERVED = "http://127.0.0.1:8901"
@@ -102,15 +101,9 @@ class ToolkitNode:
         self.out(f"chmod -R a+rX {target}; [ -d {target} ] || chmod {mode} {target}")
 
     def prepare(self, programs: dict[str, Path], folder: Path) -> None:
-        """Install driver and containerd, stand-ins for what a node without GPU lacks, and a repository of packages."""
+        """Install driver and containerd, a runc that works in a container, and a repository of packages."""
         run = self.run({"enabled": False})
         assert run.code == 0, run.printed
-        for name, source in (("libnvidia-ml", _HERE / "libnvidia-ml.c"), ("libcuda", None)):
-            built = _library(name, source, folder)
-            self.out(f"rm -f {LIBRARIES}/{name}.so.{DRIVER}")
-            self.put(built, f"{LIBRARIES}/{name}.so.{DRIVER}")
-            self.out(f"ln -sfn {name}.so.{DRIVER} {LIBRARIES}/{name}.so.1")
-        self.out("ldconfig")
         self.out(_MODULES)
         self.put(_HERE / "runc.py", "/usr/local/sbin/runc", "755")
         self.put(_repository(programs, folder), "/srv/real-toolkit")
@@ -118,17 +111,6 @@ class ToolkitNode:
             "systemd-run --quiet --unit=real-toolkit-mirror "
             "python3 -m http.server 8901 --bind 127.0.0.1 --directory /srv/real-toolkit"
         )
-
-
-def _library(name: str, source: Path | None, folder: Path) -> Path:
-    """Return a shared library: of a source, or an empty one, which only its name is asked of."""
-    target = folder / f"{name}.so"
-    what = [str(source)] if source else ["-x", "c", "/dev/null"]
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{name}.so.1", "-o", target, *what],
-        check=True, timeout=60,
-    )  # fmt: skip
-    return target
 
 
 def _repository(programs: dict[str, Path], folder: Path) -> Path:
