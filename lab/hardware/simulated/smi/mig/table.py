@@ -57,5 +57,7 @@ def profiles(product: str) -> tuple[Profile, ...]:
     for shape, rule in table["geometries"][row["geometry"]].items():
         name, memory, sm, *engines = row["profiles"][shape]
         columns = dict(zip(_ENGINES, engines, strict=True))
-        found.append(Profile(name=name, **{**rule, "tries": tuple(rule["tries"])}, memory=memory, sm=int(sm), **columns))
+        found.append(
+            Profile(name=name, **{**rule, "tries": tuple(rule["tries"])}, memory=memory, sm=int(sm), **columns)
+        )
     return tuple(found)
