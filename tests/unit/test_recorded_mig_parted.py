@@ -27,7 +27,7 @@ from tests.support.nvidia_smi import VERSION, machine_with, smi
 
 pytestmark = pytest.mark.pure
 
-DATA = Path(__file__).parent / "data" / "mig-parted"
+DATA = Path(__file__).parents[1] / "recorded" / "mig-parted"
 LAB = Path(__file__).parents[2] / "lab" / "hardware" / "simulated"
 GPUS: dict[str, Any] = json.loads((LAB / "gpus.json").read_text())
 _WORDS = {"on": "Enabled", "off": "Disabled", "none": "[N/A]"}
