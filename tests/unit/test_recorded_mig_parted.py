@@ -143,7 +143,7 @@ def test_the_simulated_driver_chooses_the_recorded_places(tmp_path: Path, gpu: s
     (only,) = machine.gpus()
     session = Session(machine, VERSION, (only,))
     for desired, after in recorded("layouts")[gpu].items():
-        words = [] if after in (None, "silent", "only_gpunode") else after.split()[:4]
+        words = [] if after in (None, "silent", "only_gpunode") else after.split()[:3]
         every = Instances(session, only)
         for instance in tuple(every):
             every.destroy(instance)
