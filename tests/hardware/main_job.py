@@ -1,7 +1,7 @@
 """The main job on this machine's GPU, from bare to broken and healed, in the namespaces that boot.sh made.
 
-It needs the standard library alone, and /opt/main-job, what carry.py packed. Each step is printed with its seconds; all of
-them go to /opt/main-job/result.json. It exits 1 where a step failed, and where the GPU is left otherwise than it was.
+It needs the standard library alone, and /opt/main-job, what carry.py packed. Each step is printed with its seconds;
+all go to /opt/main-job/result.json. It exits 1 where a step failed, and where the GPU is not left as it was.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 _HEAD = (
-    "# Hardware\n\nWritten by `make test-hardware` and `tests/hardware/run.sh` on machines with GPUs: the last look at each "
-    "kind of machine. Do not edit by hand.\n"
+    "# Hardware\n\nWritten by `make test-hardware` and `tests/hardware/run.sh` on machines with GPUs: the last look at "
+    "each kind of machine. Do not edit by hand.\n"
 )
 _NOT_YET = (
     "## The main job\n\nNot yet run on a real GPU. [Testing](testing.md#the-main-job-on-a-machine-with-a-gpu) has the "
@@ -46,8 +46,9 @@ def main_job(result: Mapping[str, Any], now: datetime) -> str:
     )
     return (
         f"## {len(gpus)} × {names}, driver {driver}: the main job\n\n{marked}"
-        f"{now:%Y-%m-%d}: {result['system']}, kernel {result['kernel'].partition('-')[0]}; containerd {about['containerd']}, "
-        f"runc {about['runc']}, container toolkit {about['toolkit']}; no network. {result['seconds']} s, {verdict}.\n\n"
+        f"{now:%Y-%m-%d}: {result['system']}, kernel {result['kernel'].partition('-')[0]}; "
+        f"containerd {about['containerd']}, runc {about['runc']}, container toolkit {about['toolkit']}; "
+        f"no network. {result['seconds']} s, {verdict}.\n\n"
         "| step | what was seen | seconds |\n|---|---|---|\n" + "\n".join(rows)
         + (differences + "\n".join(told) if told else "") + "\n"
     )  # fmt: skip
@@ -58,11 +59,11 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the section, and write it into the page unless the GPU is SIMULATED."""
+    """Print the section, and write it into the page unless there was no GPU or it is SIMULATED."""
     result = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     text = main_job(result, datetime.now(UTC))
     print(text)
-    if not result["simulated"]:
+    if result["gpus"] and not result["simulated"]:
         path = Path(arguments[1])
         path.write_text(page(path.read_text(encoding="utf-8") if path.exists() else "", [text]), encoding="utf-8")
     return 0
