@@ -17,8 +17,8 @@ from typing import Any
 
 HERE = Path("/opt/main-job")
 sys.path.insert(0, str(HERE))
-from machine import Machine  # noqa: E402
-from nvml_compared import compared  # noqa: E402
+from tests.hardware.machine import Machine  # noqa: E402
+from tests.hardware.nvml_compared import compared  # noqa: E402
 
 _INVENTORY = Path("/root/main-job.py")
 _PIPE = "/run/nvidia-mps"
@@ -118,6 +118,7 @@ class Job:
 
     def compare_nvml(self) -> str:
         """Hold the lab's NVML library against the driver's."""
+        seen: str
         seen, self.nvml = compared(HERE, self.machine.simulated)
         return seen
 

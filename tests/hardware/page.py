@@ -13,10 +13,8 @@ _HEAD = (
     "# Hardware\n\nWritten by `make test-hardware` and `tests/hardware/run.sh` on machines with GPUs: the last look at "
     "each kind of machine. Do not edit by hand.\n"
 )
-_NOT_YET = (
-    "## The main job\n\nNot yet run on a real GPU. [Testing](testing.md#the-main-job-on-a-machine-with-a-gpu) has the "
-    "commands, and what a lab node with a SIMULATED GPU showed of them.\n"
-)
+# What the page has as long as no machine had a run.
+_NOT_YET = "The main job"
 
 
 def page(before: str, sections: Iterable[str]) -> str:
@@ -25,7 +23,7 @@ def page(before: str, sections: Iterable[str]) -> str:
     new = {each.partition("\n")[0]: each for each in (text.removeprefix("## ") for text in sections)}
     every = {**found, **new}
     if any(title.endswith(": the main job") for title in every):
-        every.pop("The main job", None)
+        every.pop(_NOT_YET, None)
     return "\n".join((_HEAD, *(f"## {each.strip()}\n" for _, each in sorted(every.items()))))
 
 

@@ -21,8 +21,11 @@ for candidate in python3 /opt/*/.venv/bin/python3 python3.14 python3.13 python3.
   case "$?" in 0) python=$found; break;; 3) ;; *) cat "$work/why" >&2;; esac
 done
 [ -n "$python" ] || { echo "not possible here: $(tail -n 1 "$work/why")" >&2; exit 69; }
-cp "$here/main_job.py" "$here/machine.py" "$here/nvml_compared.py" "$work/unpacked/"
-timeout -k 20 "$seconds" sh "$here/boot.sh" "$work" "$python" /opt/main-job/main_job.py
+modules=$work/unpacked/tests/hardware
+mkdir -p "$modules"
+cp "$here/../__init__.py" "$work/unpacked/tests/"
+cp "$here/__init__.py" "$here/main_job.py" "$here/machine.py" "$here/nvml_compared.py" "$modules/"
+timeout -k 20 "$seconds" sh "$here/boot.sh" "$work" "$python" /opt/main-job/tests/hardware/main_job.py
 status=$?
 [ "$status" != 124 ] || echo "stopped: it took more than $seconds s" >&2
 if [ -f "$work/unpacked/result.json" ]; then

@@ -16,7 +16,9 @@ def main(carried: Path, folder: Path) -> int:
         shutil.copytree(carried, folder, symlinks=True, dirs_exist_ok=True)
     elif not about.exists():
         with tarfile.open(carried) as archive:
-            archive.extractall(folder, filter="tar")
+            # Python 3.11.2, which Debian 12 has, knows no filters; newer ones warn without one.
+            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+            archive.extractall(folder)
     needed = json.loads(about.read_text(encoding="utf-8"))["python"]
     if needed == f"{sys.version_info.major}.{sys.version_info.minor}":
         return 0
