@@ -106,7 +106,7 @@ if [ -n "$inside" ]; then
   read -r first _ < /proc/self/stat; echo "$first" > "$work/first"
   mkdir -p "$new" "$work/layers"
   # Memory, not disk: an overlay cannot lie on another one, which the machine's root may be.
-  mount -t tmpfs -o mode=755 main-job "$work/layers" || impossible 'nothing can be mounted'
+  mount -t tmpfs -o mode=755,size=16g main-job "$work/layers" || impossible 'nothing can be mounted'
   layered / "$new"
   mountpoint -q "$new" || impossible 'nothing can be mounted over the root file system'
   mkdir -p "$new/opt/main-job" || impossible 'no overlay can be mounted over the root file system'

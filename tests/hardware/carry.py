@@ -258,6 +258,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--python", default="3.12", help="the Python of the machine with the GPU")
     given = parser.parse_args(arguments)
+    given.file.parent.mkdir(parents=True, exist_ok=True)
     try:
         carry(given.file, given.python)
     except LabError as error:
