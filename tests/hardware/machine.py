@@ -5,10 +5,13 @@ Of the standard library alone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 _PORT = 8902
@@ -70,12 +73,11 @@ class Machine:
         return copied
 
     def _wait(self) -> None:
-        done = subprocess.run(
-            ["curl", "--fail", "--silent", "--retry", "20", "--retry-delay", "1", "--retry-connrefused",
-             "--output", "/dev/null", f"{self.served}/key.asc"], timeout=40, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise OSError(f"the carried packages are not served: curl exits {done.returncode}")
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", _PORT), timeout=5):
+                return
+            time.sleep(0.1)
+        raise OSError("the carried packages are not served")
 
     def _driver(self) -> str:
         """Copy the driver out of a folder of its own, which gpunode and NVIDIA's toolkit would have to be given."""

@@ -213,6 +213,9 @@ def main() -> int:
     """Run the job and keep its result."""
     # Where its time is over, the GPU's settings are put back all the same.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    # A proxy of the machine's cannot reach the repository, which is served here.
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[name]
     job = Job()
     try:
         job.run()

@@ -113,7 +113,7 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 def test_the_cuda_program_adds_and_names_what_fails(tmp_path: Path) -> None:
     carry.client(tmp_path / "client")
-    line = ["gcc", "-shared", "-fPIC", "-o", tmp_path / "libcuda.so.1", "-x", "c", "-"]
+    line = ["gcc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), "-x", "c", "-"]
     subprocess.run(line, input=CUDA, text=True, check=True)
 
     def run(**environment: str) -> tuple[int, str]:
