@@ -7,6 +7,7 @@
 # Exit status: the command's; 69 where the machine allows no such thing, after one line that says what failed.
 
 set -u
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 inside=; if [ "${1:-}" = --inside ]; then inside=yes; shift; fi
 work=$1; shift
 new=$work/root
