@@ -22,7 +22,7 @@ TIMED = date +"==> %H:%M:%S $(1)"
 SCENARIOS ?=
 ONLY = $(if $(SCENARIOS),--scenarios "$(SCENARIOS)")
 
-.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-unit-2 test-nodes test-all bench test-real test-hardware lint package \
+.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-unit-2 test-nodes test-all bench test-real test-hardware rehearse-hardware lint package \
   docs pictures audit
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "make test-all       tier 3: everything, with the virtual machine and breaks (hours)"
 	@echo "make test-real      what needs more than this machine, such as GPUNODE_REAL_REPOSITORIES=1 (docs/testing.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts next to nvidia-smi's; writes docs/hardware.md"
+	@echo "make rehearse-hardware  the main job for a machine with a GPU, on a lab node without network (8 minutes)"
 	@echo "make bench          how long plans, probes and commands take; writes docs/performance.md"
 	@echo "make lint           ruff, mypy, shellcheck, and the site of docs/ (into .site)"
 	@echo "make package        build the sdist and the wheel, install and try each"
@@ -117,6 +118,8 @@ test-all: setup all-tools
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 	@$(call TIMED,Hostile texts for what reads nodes, servers and reports (10 minutes))
 	@$(CACHED) .venv/bin/python -m tests.fuzz
+	@$(call TIMED,The main job as on a machine with a GPU (10 minutes))
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware.rehearse
 	@$(MAKE) --no-print-directory bench
 
 # Each writes its figures into docs/performance.md.
@@ -130,3 +133,7 @@ test-real: setup
 # Skips with one line where there is no GPU. INVENTORY=... looks at other machines than this one.
 test-hardware: setup
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware $(INVENTORY)
+
+# What tests/hardware/run.sh does on a machine with a GPU. It needs Go and gcc.
+rehearse-hardware: setup lab-tools
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware.rehearse
