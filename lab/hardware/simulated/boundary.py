@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import kmod, module
+from . import kmod, majors, module
 from .machine import HardwareError, Machine, SimulatedGpu
 
 _PCI = "/sys/bus/pci/devices"
@@ -107,7 +107,13 @@ def _mounted(machine: Machine, target: str) -> bool:
 def _mount(machine: Machine) -> None:
     run = Path(_RUN)
     (run / "proc-driver").mkdir(parents=True, exist_ok=True)
-    for source, target in ((run / "pci-devices", _PCI), (run / "proc-driver", "/proc/driver")):
+    majors.prepare(machine)
+    bound = (
+        (run / "pci-devices", _PCI),
+        (run / "proc-driver", "/proc/driver"),
+        (Path(majors.FILE), majors.TARGET),
+    )
+    for source, target in bound:
         if not _mounted(machine, target):
             subprocess.run(["mount", "--bind", str(source), target], check=True)
     if not _mounted(machine, "/sys/module"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import majors
 from .capabilities import DEVICES
 from .device import make_node
 from .holders import open_devices
@@ -115,6 +116,7 @@ def load(machine: Machine, name: str) -> None:
     machine.make_folder(f"/sys/module/{name}")
     machine.write_json(STATE, {**module, "modules": [*module["modules"], name]})
     _publish(machine, name, found)
+    majors.publish(machine, loaded_modules(machine))
     machine.log("module", f"loaded {name} {found.version} ({found.flavour})")
 
 
@@ -200,6 +202,7 @@ def unload(machine: Machine, name: str) -> None:
             for node in machine.names_in("/dev"):
                 if node.startswith("nvidia-uvm"):
                     machine.remove(f"/dev/{node}")
+    majors.publish(machine, tuple(others))
     machine.log("module", f"unloaded {name}")
 
 

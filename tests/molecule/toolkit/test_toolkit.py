@@ -18,18 +18,36 @@ pytestmark = pytest.mark.life
 MIRROR = "http://127.0.0.1:8900"
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
 SPECIFICATION, REFRESHED = "/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"
-SHARED = {"version": "1.17.8", "migrate": True, "hold": True, "preset": "shared", "cdi": "generate", "debug": True}
+SHARED = {
+    "version": "1.17.8",
+    "migrate": True,
+    "hold": True,
+    "preset": "shared",
+    "cdi": "generate",
+    "debug": True,
+    "mode": "cdi",
+}
 PACKAGES = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+# A wrapper by which the runtime reads another config.toml, as GPU Operator's own has one.
+OTHER_CONFIG = f"""
+set -eu
+mkdir -p /srv/other/nvidia-container-runtime
+sed 's/^accept-nvidia-visible-devices-envvar.*//' {CONFIG} > /srv/other/nvidia-container-runtime/config.toml
+mv {RUNTIME} {RUNTIME}.real
+printf '#!/bin/sh\nXDG_CONFIG_HOME=/srv/other exec {RUNTIME}.real "$@"\n' > {RUNTIME}
+chmod 755 {RUNTIME}
+"""
 # What a node of some years ago has: nvidia-docker2 with docker's file, changed by hand.
 OLD = f"""
 set -eu
-echo 'deb [trusted=yes] {MIRROR}/toolkit/stable/deb/amd64 /' > /etc/apt/sources.list.d/old.list
+echo 'deb [trusted=yes] {MIRROR}/nvidia-toolkit/stable/deb/amd64 /' > /etc/apt/sources.list.d/old.list
 apt-get update -q
 apt-get install -q -y --no-install-recommends nvidia-docker2 nvidia-container-runtime \\
   nvidia-container-toolkit=1.16.2-1 nvidia-container-toolkit-base=1.16.2-1
 rm /etc/apt/sources.list.d/old.list
 sed -i 's/^{{/{{ "log-level": "warn",/' /etc/docker/daemon.json
-sed -i 's/^disable-require = false/disable-require = false  # team A/' {CONFIG}
+sed -i 's/^disable-require = false/disable-require = true  # team A/' {CONFIG}
 """
 
 
@@ -59,7 +77,7 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     refused = _run(tmp_path, node, {**SHARED, "migrate": False}, "deploys/gpu_node.py")
     assert refused.code != 0
     assert "nvidia-docker2 2.13.0-1, which the" in refused.printed and "toolkit.migrate = True" in refused.printed
-    assert _versions(node) == {"1.16.2-1", "1.20.0-1"}, "a refused node was touched"
+    assert _versions(node) == {"1.16.2-1", "1.20.2-1"}, "a refused node was touched"
     run = _run(tmp_path, node, SHARED, "deploys/gpu_node.py")
     assert run.code == 0, run.printed
     assert _versions(node) == {"1.17.8-1"}
@@ -70,14 +88,15 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     assert ["nvidia-docker2" in entry for entry in history if "1.17.8-1" in entry] == [True]
 
 
-def test_config_toml_is_as_asked_with_its_comments(nodes: tuple[Node, ...]) -> None:
-    text = out(nodes[0], f"cat {CONFIG}")
-    found = tomllib.loads(text)
+def test_config_toml_is_as_desired_with_the_values_of_other_people(nodes: tuple[Node, ...]) -> None:
+    found = tomllib.loads(out(nodes[0], f"cat {CONFIG}"))
     assert found["accept-nvidia-visible-devices-envvar-when-unprivileged"] is False
     assert found["accept-nvidia-visible-devices-as-volume-mounts"] is True
     assert found["nvidia-container-runtime"]["log-level"] == "debug"
     assert found["nvidia-container-runtime"]["runtimes"] == ["runc"]
-    assert "disable-require = false  # team A" in text
+    # `nvidia-ctk config --in-place` of the package's own script, which ran at the upgrade, drops comments.
+    assert found["disable-require"] is True
+    out(nodes[0], f"sed -i 's/^disable-require = true/disable-require = false  # team A/' {CONFIG}")
 
 
 def test_a_second_run_changes_nothing_and_drift_finds_nothing(nodes: tuple[Node, ...], tmp_path: Path) -> None:
@@ -94,17 +113,12 @@ def test_containers_see_what_the_preset_for_shared_clusters_lets_them(nodes: tup
     assert run.code == 0, run.printed
     assert run.operations("success") == {}
     # The hole is there again where somebody opens it by hand: the test of containers looks at what is, not at a file.
-    out(node, "mkdir -p /srv/other && cp /usr/bin/nvidia-container-runtime /srv/other/real")
-    out(node, "sed -i 's/\"accept-nvidia-visible-devices-envvar-when-unprivileged\", True/\"other\", True/' "
-              "/usr/bin/nvidia-container-runtime")  # fmt: skip
+    out(node, OTHER_CONFIG)
     open_again = _run(tmp_path, node, SHARED, "deploys/smoke.py")
-    out(node, "cp /srv/other/real /usr/bin/nvidia-container-runtime")
+    out(node, f"mv -f {RUNTIME}.real {RUNTIME}")
     assert open_again.code != 0
     assert "gets /dev/nvidia0" in open_again.printed
     assert out(node, "ls /var/tmp | grep -c gpunode || true; ctr namespaces ls -q | grep -c smoke || true") == "0\n0"
-
-
-RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
 def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_lacks_is_told(
@@ -190,7 +204,7 @@ def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_
 ) -> None:
     """Real: containerd, and what it keeps of its containers. SIMULATED: the runtime, the GPUs and nvidia-smi."""
     (node,) = nodes
-    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/1,options=rbind:ro"
+    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/1,options=rbind:ro"
     out(node, CTR.format(asks=one, name="one"))
     # The preset takes no variable of an unprivileged container.
     out(node, CTR.format(asks="--env NVIDIA_VISIBLE_DEVICES=all", name="refused"))
@@ -344,12 +358,12 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
 ) -> None:
     (node,) = nodes
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
-    newest = {**SHARED, "version": "1.20.0"}
+    newest = {**SHARED, "version": "1.20.2"}
     upgrade = out(node, "apt-get -s -q dist-upgrade")
     assert "Inst nvidia-container" not in upgrade and "Inst libnvidia-container" not in upgrade
     run = _run(tmp_path, node, newest)
     assert run.code == 0, run.printed
-    assert _versions(node) == {"1.20.0-1"}
+    assert _versions(node) == {"1.20.2-1"}
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
     # From 1.18 the toolkit's own unit makes the specification: one of gpunode's would only grow old beside it.
     assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
@@ -367,7 +381,7 @@ def test_what_gpunode_brought_is_taken_away_again_and_other_people_s_hold_stays(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    plain = {"version": "1.20.0", "device_links": False}
+    plain = {"version": "1.20.2", "device_links": False}
     out(node, "apt-mark hold containerd")
     run = _run(tmp_path, node, plain)
     assert run.code == 0, run.printed
