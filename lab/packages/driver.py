@@ -120,7 +120,10 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
     if payload == "libnvidia-ml":
         library = f"{_LIBRARIES}/libnvidia-ml.so"
         return (
-            Payload(f"{library}.{version}", f"SIMULATED libnvidia-ml {version}\n".encode()),
+            Payload(
+                f"{library}.{version}",
+                __import__("gpunode.lab.hardware.nvml.build", fromlist=["library"]).library().read_bytes(),
+            ),
             Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
         ), ()
     if payload == "libcuda":

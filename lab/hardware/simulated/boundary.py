@@ -95,8 +95,18 @@ def _pci_files(gpu: SimulatedGpu, numa_node: int) -> dict[str, str]:
         "subsystem_vendor": "0x10de",
         "subsystem_device": f"0x{gpu.model.subsystem_id}",
         "numa_node": str(numa_node),
+        # Start, end and flags of each region: registers (16 MiB) and memory (128 GiB). NVIDIA's programs read the file.
+        "resource": "\n".join([*_regions(gpu.index), *["0x0000000000000000 " * 2 + "0x0000000000000000"] * 11]),
         "uevent": f"{uevent}\nPCI_SLOT_NAME={gpu.sysfs_address}",
     }
+
+
+def _regions(index: int) -> tuple[str, str]:
+    registers, memory = 0xA0000000 + (index << 24), (index + 1) << 38
+    return (
+        f"0x{registers:016x} 0x{registers + (1 << 24) - 1:016x} 0x0000000000040200",
+        f"0x{memory:016x} 0x{memory + (1 << 37) - 1:016x} 0x000000000014220c",
+    )
 
 
 def _mounted(machine: Machine, target: str) -> bool:
