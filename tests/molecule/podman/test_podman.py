@@ -1,4 +1,4 @@
-"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt. SIMULATED: GPUs, nvidia-ctk."""
+"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt, NVIDIA's toolkit. SIMULATED: GPUs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ mkdir -p /etc/containers /srv/root; cd /srv/root
 mkdir -p bin dev proc sys etc tmp run var
 cp --dereference --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/libc.so.6 .
 cp /bin/dash bin/sh
-# SIMULATED: what the specification names of the driver and the toolkit, and the lab's packages lack.
-touch "/usr/lib/x86_64-linux-gnu/libcuda.so.$(cat /sys/module/nvidia/version)"
-printf '#!/bin/sh\nexit 0\n' > /usr/bin/nvidia-cdi-hook; chmod 755 /usr/bin/nvidia-cdi-hook
 printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/srv/storage"\\n' \\
   > /etc/containers/storage.conf
 """
