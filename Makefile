@@ -6,7 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
 # System packages of the lab and of the tests; tests/unit/test_installed.py compares them with the programs that are started.
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client openssl zstd \
-  busybox
+  busybox gcc libc6-dev
 # The second tier: PostgreSQL for the history, and a browser for the page that `--html` writes.
 DATABASE_PACKAGES := postgresql
 BROWSER_PACKAGES := chromium fonts-dejavu-core

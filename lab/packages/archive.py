@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from gpunode.lab.packages.cuda_driver import deb_of
 from gpunode.lab.packages.deb import Deb, Payload
 from gpunode.lab.packages.driver import daemon
+from gpunode.lab.packages.driver_libraries import library_content
 from gpunode.lab.packages.smi_archive import program
 from gpunode.lab.world import apt
 
@@ -196,7 +197,7 @@ def _library(name: str, full: str, *files: str, depends: str = "", provides: str
         replaces=provides,
         files=tuple(
             payload for file in files for payload in (
-                Payload(f"{_LIBRARIES}/{file}.{version}", f"SIMULATED {file} {version}\n".encode()),
+                Payload(f"{_LIBRARIES}/{file}.{version}", library_content(file, version)),
                 Payload(f"{_LIBRARIES}/{file}.1", link=f"{file}.{version}"),
             )
         ),

@@ -16,6 +16,8 @@ from gpunode.lab.errors import LabError
 _MAINTAINER = "gpunode lab <lab@gpunode.invalid>"
 # Files of equal content must give packages of equal bytes, whenever they are built.
 _EPOCH = "1760000000"
+# Raise it when packages of the same data are to be built in another way.
+_BUILD = "2"
 
 
 class DebError(LabError):
@@ -59,7 +61,7 @@ class Deb:
     def digest(self) -> str:
         """Return a SHA-256 (hex) over everything that the built file depends on."""
         content = json.dumps(asdict(self), default=lambda raw: hashlib.sha256(raw).hexdigest(), sort_keys=True)
-        return hashlib.sha256((content + _EPOCH).encode()).hexdigest()
+        return hashlib.sha256((content + _EPOCH + _BUILD).encode()).hexdigest()
 
     def control(self) -> str:
         """Return the control file."""
@@ -118,6 +120,9 @@ def _write_tree(deb: Deb, tree: Path) -> None:
     for name, script in deb.scripts:
         (debian / name).write_text(script)
         (debian / name).chmod(0o755)
+    if any(".so." in file.path for file in deb.files):
+        # As debhelper does for packages with libraries: dpkg runs ldconfig.
+        (debian / "triggers").write_text("activate-noawait ldconfig\n")
     if deb.conffiles:
         (debian / "conffiles").write_text("".join(f"/{path}\n" for path in deb.conffiles))
     write_files(deb.files, tree)

@@ -7,6 +7,7 @@ other package managers are made of; what apt gets is in lab/packages/cuda_driver
 from __future__ import annotations
 
 from gpunode.lab.packages.deb import Deb, Payload
+from gpunode.lab.packages.driver_libraries import library_content
 from gpunode.lab.packages.imex import imex_files
 from gpunode.lab.packages.smi_archive import program
 
@@ -117,20 +118,11 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
         return (Payload("usr/bin/nvidia-smi", program(version), 0o755),), ()
     if payload == "nvidia-modprobe":
         return (Payload("usr/bin/nvidia-modprobe", _MODPROBE, 0o755),), ()
-    if payload == "libnvidia-ml":
-        library = f"{_LIBRARIES}/libnvidia-ml.so"
+    if payload in ("libnvidia-ml", "libcuda"):
+        name = f"{payload}.so"
         return (
-            Payload(
-                f"{library}.{version}",
-                __import__("gpunode.lab.hardware.nvml.build", fromlist=["library"]).library().read_bytes(),
-            ),
-            Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
-        ), ()
-    if payload == "libcuda":
-        library = f"{_LIBRARIES}/libcuda.so"
-        return (
-            Payload(f"{library}.{version}", f"SIMULATED libcuda {version}\n".encode()),
-            Payload(f"{library}.1", link=f"libcuda.so.{version}"),
+            Payload(f"{_LIBRARIES}/{name}.{version}", library_content(name, version)),
+            Payload(f"{_LIBRARIES}/{name}.1", link=f"{name}.{version}"),
         ), ()
     if payload == "nvidia-imex":
         return imex_files(version), _daemon_scripts("nvidia-imex")

@@ -172,6 +172,8 @@ def install(run: Run, source: Path, package: dict[str, Any]) -> None:
         written.append(_copied(run, source / name, f"{run.libraries}/{name}", 0o644))
     for name, plain in libraries.items():
         written.append(_linked(run, f"{run.libraries}/{plain}.1", name))
+    if run.root == Path("/"):
+        subprocess.run(["ldconfig"], check=False)
     written.append(_copied(run, source / "nvidia-smi", "usr/bin/nvidia-smi", 0o755))
     written.append(_copied(run, Path(__file__).resolve(), "usr/bin/nvidia-installer", 0o755))
     written.append(_linked(run, "usr/bin/nvidia-uninstall", "nvidia-installer"))

@@ -102,6 +102,8 @@ class Rpm:
         ]
         for section, text in self.scripts:
             lines += [f"%{section} -n {self.name}", text.replace("%", "%%").strip()]
+        if any(".so." in file.path for file in self.files) and "post" not in dict(self.scripts):
+            lines += [f"%post -n {self.name} -p /sbin/ldconfig"]
         lines += [f"%files -n {self.name}"]
         lines += [f"{'%config(noreplace) ' if file.path in self.config else ''}/{file.path}" for file in self.files]
         return "\n".join(lines) + "\n"
@@ -137,6 +139,7 @@ def build_rpms(groups: Mapping[str, Sequence[Rpm]], cache: Path, root: Path, sec
 
 def _digest(packages: Sequence[Rpm], fingerprint: str) -> str:
     content = [json.dumps(asdict(item), default=lambda raw: hashlib.sha256(raw).hexdigest()) for item in packages]
+    content += [item.spec() for item in packages]
     return hashlib.sha256("\0".join([*content, fingerprint, _SPEC, _BUILD, _RECIPE]).encode()).hexdigest()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gpunode.lab.packages.cuda import RELEASES, nvcc_program, version_file
 from gpunode.lab.packages.driver import BROKEN_VERSION
+from gpunode.lab.packages.driver_libraries import library_content
 from gpunode.lab.packages.smi_archive import program
 
 # 550 and 535 for what older installers do not know.
@@ -93,8 +94,8 @@ def _driver(version: str) -> RunfileFixture:
         "nvidia-installer": ((_HERE / "nvidia_installer.py").read_bytes(), 0o755),
         "package.json": (json.dumps({"version": version, "loads": version != BROKEN_VERSION}).encode(), 0o644),
         "nvidia-smi": (program(version), 0o755),
-        f"libnvidia-ml.so.{version}": (f"SIMULATED libnvidia-ml {version}\n".encode(), 0o644),
-        f"libcuda.so.{version}": (f"SIMULATED libcuda {version}\n".encode() + _bulk(version), 0o644),
+        f"libnvidia-ml.so.{version}": (library_content("libnvidia-ml.so", version), 0o644),
+        f"libcuda.so.{version}": (library_content("libcuda.so", version) + _bulk(version), 0o644),
     }
     label = f"SIMULATED NVIDIA driver {version}"
     return RunfileFixture(f"tesla/{version}/{name}.run", archive(name, label, "nvidia-installer", members))

@@ -22,19 +22,19 @@ from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used
 from gpunode.lab.errors import LabError
 
 _HERE = Path(__file__).parent
-_LIBRARY_SOURCES = ("library.c", "device.c", "mig.c", "compute.c", "state.c")
-_SMI_SOURCES = ("smi.c", "state.c")
+_LIBRARY_SOURCES = ("library.c", "device.c", "mig.c", "compute.c", "state.c", "machine.c")
+_SMI_SOURCES = ("smi.c", "state.c", "machine.c")
 _COMMON = (
-    "-O1",
+    "-Os",
     "-s",
     "-std=gnu11",
     "-Wall",
     "-Wextra",
     "-Werror",
-    "-D_FORTIFY_SOURCE=2",
+    "-Wl,--build-id=none",
     f"-ffile-prefix-map={_HERE}=.",
 )
-_SHARED = ("-shared", "-fPIC", "-fvisibility=default", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--build-id=none")
+_SHARED = ("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1")
 LIBRARY = "libnvidia-ml.so.1"
 _LAUNCHER = """#!/usr/bin/python3 -ISB
 # SIMULATED hardware of gpunode's lab.
@@ -65,6 +65,16 @@ def defaults() -> str:
 def library() -> Path:
     """Return the compiled library, libnvidia-ml.so.1; CompileError without gcc."""
     return _compiled(LIBRARY, _LIBRARY_SOURCES, _SHARED, defaults())
+
+
+def smi() -> Path:
+    """Return the compiled first part of nvidia-smi, a program without libraries; CompileError without gcc."""
+    return _compiled("nvidia-smi", _SMI_SOURCES, ("-static",), "")
+
+
+def empty_library(soname: str) -> Path:
+    """Return a library without functions, for which ldconfig makes a link; CompileError without gcc."""
+    return _compiled(soname, (), ("-shared", "-nostdlib", f"-Wl,-soname,{soname}"), "")
 
 
 def _compiled(name: str, sources: tuple[str, ...], options: tuple[str, ...], generated: str) -> Path:

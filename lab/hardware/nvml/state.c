@@ -1,70 +1,14 @@
-/* The state of the SIMULATED hardware. On a node it comes from simulated/nvml.py, which is run when a file has changed from which
- * that program makes its table; in a container, where there is no Python, from the copy of the table that is mounted there
- * as one of the driver's firmware files, less what the container has no device node of.
- */
+/* The state of the SIMULATED hardware, as it is read from the table. Everything has its place for good, for handles refer to it. */
 #define _GNU_SOURCE
 #include "state.h"
 
-#include <fcntl.h>
-#include <glob.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#define PROGRAM "/usr/lib/gpunode-lab/nvml"
-#define TABLES "/lib/firmware/nvidia/*/gsp_gpunode_lab.bin"
+enum { MOST_FIELDS = 32, FIRST_CAPABILITY = 3, CAPABILITIES_OF_AN_INSTANCE = 9 };
 
-enum { MOST_FIELDS = 32, MOST_TEXT = 1 << 18, FIRST_CAPABILITY = 3, CAPABILITIES_OF_AN_INSTANCE = 9 };
-
-extern char **environ;
 struct state state;
-/* simulated/nvml.py has the same list. */
-static const char *const sources[] = {
-    "/etc/gpunode-lab/hardware.json",
-    "/etc/gpunode-lab/faults.json",
-    "/run/gpunode-lab/module.json",
-    "/run/gpunode-lab/gpus.json",
-    "/var/lib/gpunode-lab/gpus.json",
-    "/sys/module/nvidia/version",
-};
-static char text[MOST_TEXT];
-
-static const char *at(char *place, size_t size, const char *path)
-{
-    const char *root = getenv("GPUNODE_LAB_ROOT");
-
-    snprintf(place, size, "%s%s", root != NULL ? root : "", path);
-    return place;
-}
-
-int machine_has(const char *path)
-{
-    char place[4096];
-
-    return access(at(place, sizeof place, path), F_OK) == 0;
-}
-
-static int is_node(void) { return machine_has(PROGRAM) && machine_has("/run/gpunode-lab"); }
-
-/* Write when each of the sources changed, as the table says it. */
-static void stamp(char *to, size_t size)
-{
-    char place[4096];
-    struct stat found;
-    size_t used = 0;
-
-    to[0] = 0;
-    for (size_t each = 0; each < sizeof sources / sizeof *sources && used < size; each++) {
-        if (stat(at(place, sizeof place, sources[each]), &found) != 0)
-            memset(&found, 0, sizeof found);
-        used += (size_t)snprintf(to + used, size - used, "%lld.%09ld:%lld ", (long long)found.st_mtim.tv_sec,
-                                 found.st_mtim.tv_nsec, (long long)found.st_size);
-    }
-}
 
 static unsigned int number(const char *field) { return (unsigned int)strtoul(field, NULL, 0); }
 
@@ -225,15 +169,14 @@ static void forget(void)
     }
 }
 
-/* Take the table that is in `text` for the state; `result` lines become the return value and `value`. */
-static int read_table(int in_container, int *value)
+int state_read(char *text, int in_container, int *value)
 {
     struct gpu *gpu = NULL;
-    char *rest_of_text = text, *line;
+    char *line;
     int result = 0;
 
     forget();
-    while ((line = strsep(&rest_of_text, "\n")) != NULL) {
+    while ((line = strsep(&text, "\n")) != NULL) {
         char *field[MOST_FIELDS];
         unsigned int count = 0;
 
@@ -248,99 +191,10 @@ static int read_table(int in_container, int *value)
         } else if (field[0][0] != 0) {
             gpu = read_line(field, gpu, in_container);
         }
+        if (state.complete)
+            break;
     }
     return result;
-}
-
-static int read_all(int file)
-{
-    size_t used = 0;
-    ssize_t got;
-
-    while (used < sizeof text - 1 && (got = read(file, text + used, sizeof text - 1 - used)) > 0)
-        used += (size_t)got;
-    text[used] = 0;
-    close(file);
-    return 0;
-}
-
-/* Read the copy of the table. In a container it is overwritten in place: until it is complete, look again. */
-static int read_copy(void)
-{
-    char place[4096];
-    glob_t found;
-    int file = -1;
-
-    if (glob(at(place, sizeof place, TABLES), 0, NULL, &found) != 0)
-        return -1;
-    for (size_t each = 0; each < found.gl_pathc; each++)
-        if (file < 0)
-            file = open(found.gl_pathv[each], O_RDONLY | O_CLOEXEC);
-    globfree(&found);
-    return file < 0 ? -1 : read_all(file);
-}
-
-static int run(const char *const *words)
-{
-    char program[4096];
-    const char *arguments[16] = {"/usr/bin/python3", "-ISB", at(program, sizeof program, PROGRAM)};
-    posix_spawn_file_actions_t actions;
-    int ends[2], status, failed;
-    pid_t child;
-
-    for (int each = 0; each < 12 && words[each] != NULL; each++)
-        arguments[3 + each] = words[each];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -1;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    failed = posix_spawn(&child, arguments[0], &actions, NULL, (char *const *)arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (failed) {
-        close(ends[0]);
-        return -1;
-    }
-    read_all(ends[0]);
-    waitpid(child, &status, 0);
-    return 0;
-}
-
-int state_change(const char *const *words, int *value)
-{
-    int result;
-
-    if (!is_node())
-        return 4;
-    if (run(words) != 0)
-        return 999;
-    result = read_table(0, value);
-    return state.complete ? result : 999;
-}
-
-int state_refresh(void)
-{
-    static const char *const words[] = {"table", NULL};
-    char now[sizeof state.sources];
-
-    if (!is_node()) {
-        for (int tries = 0; tries < 50; tries++, usleep(10000))
-            if (read_copy() != 0 || (read_table(1, NULL), state.complete))
-                break;
-        return state.complete && machine_has("/dev/nvidiactl") ? 0 : -1;
-    }
-    stamp(now, sizeof now);
-    if (state.complete && strcmp(now, state.sources) == 0)
-        return 0;
-    if (read_copy() == 0) {
-        read_table(0, NULL);
-        if (state.complete && strcmp(now, state.sources) == 0)
-            return 0;
-    }
-    if (run(words) != 0)
-        return -1;
-    read_table(0, NULL);
-    return state.complete ? 0 : -1;
 }
 
 const struct profile *profile_by_number(const struct gpu *gpu, unsigned int number)

@@ -56,8 +56,14 @@ int state_refresh(void);
 /* Have the machine change something: `words` ends with NULL. Return NVML's code; `value` is what the change returned. */
 int state_change(const char *const *words, int *value);
 
+/* Take a table for the state; return the code of its line `result`, and what that says of the value. */
+int state_read(char *text, int in_container, int *value);
+
 /* Whether a file of the machine exists, below GPUNODE_LAB_ROOT. */
 int machine_has(const char *path);
+
+/* Whether this runs on the machine itself, not in a container on it. */
+int machine_is_node(void);
 
 const struct profile *profile_by_number(const struct gpu *gpu, unsigned int number);
 const struct compute_profile *compute_profile_by_number(const struct profile *profile, unsigned int number);

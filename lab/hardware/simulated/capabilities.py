@@ -28,6 +28,19 @@ def minor(gpu: SimulatedGpu, instance: int, compute: int | None = None) -> int:
     return first if compute is None else first + 1 + compute
 
 
+def write_minors(machine: Machine) -> None:
+    """Write /proc/driver/nvidia-caps/mig-minors: the minors of every instance that could exist, of 32 GPUs."""
+    lines = ["config 1", "monitor 2"]
+    number = _FIRST
+    for gpu in range(32):
+        for instance in range(_OF_A_GPU):
+            name = f"gpu{gpu}/gi{instance}"
+            lines.append(f"{name}/access {number}")
+            lines += [f"{name}/ci{compute}/access {number + 1 + compute}" for compute in range(_OF_AN_INSTANCE - 1)]
+            number += _OF_AN_INSTANCE
+    machine.write("/proc/driver/nvidia-caps/mig-minors", "\n".join(lines) + "\n")
+
+
 def instance_of(gpu: SimulatedGpu, number: int) -> int | None:
     """Return the id of the GPU instance that a minor belongs to; None: it is none of this GPU's."""
     found = (number - _FIRST) // _OF_AN_INSTANCE - gpu.index * _OF_A_GPU

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from .machine import FAULTS, HardwareError, Machine
+from .nvml import publish
 
 OF_ONE_GPU = (
     "lost_gpu", "busy", "uncorrected_ecc", "remap_pending", "remap_failure", "mig_pending", "mig_create_fails",
@@ -47,6 +48,7 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
     if changed is not None:
         machine.write_json(FAULTS, changed)
         machine.log("fault", " ".join(arguments))
+        publish(machine)
     print(json.dumps(faults if changed is None else changed, sort_keys=True))
     return 0
 

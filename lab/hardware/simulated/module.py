@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import majors
-from .capabilities import DEVICES
+from .capabilities import DEVICES, write_minors
 from .device import make_node
 from .holders import open_devices
 from .machine import Machine, SimulatedGpu
@@ -13,6 +13,8 @@ PERSISTENT_STATE = "/var/lib/gpunode-lab/gpus.json"
 RUNTIME_STATE = "/run/gpunode-lab/gpus.json"
 # Where it is, an RDMA stack was there whose ib_core has an interface for peers' memory when the modules were built.
 PEER_MEMORY = "/run/gpunode-lab/peer-memory"
+# The table that NVML's functions answer from in containers (nvml.py): the container toolkit mounts gsp*.bin.
+FIRMWARE, TABLE = "/lib/firmware/nvidia", "gsp_gpunode_lab.bin"
 _DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 # In depmod's order: what DKMS built comes before what NVIDIA's installer built by itself. DKMS' place is Debian's
 # and Arch's, SUSE's, and RHEL's.
@@ -160,6 +162,7 @@ def _publish(machine: Machine, name: str, found: ModuleFile) -> None:
             _information(machine, gpu)
             make_node(machine, f"nvidia{gpu.index}", _GPU_MAJOR, gpu.index)
         make_node(machine, "nvidiactl", _GPU_MAJOR, 255)
+        write_minors(machine)
     else:
         machine.write("/sys/module/nvidia/refcnt", f"{len(loaded_modules(machine)) - 1}\n")
 
@@ -188,13 +191,15 @@ def unload(machine: Machine, name: str) -> None:
         raise ModuleError(f"Module {name} is in use")
     rmtree(machine.at(f"/sys/module/{name}"), ignore_errors=True)
     if name == "nvidia":
-        rmtree(machine.at("/proc/driver/nvidia"), ignore_errors=True)
+        for folder in ("/proc/driver/nvidia", "/proc/driver/nvidia-caps"):
+            rmtree(machine.at(folder), ignore_errors=True)
         for node in machine.names_in("/dev"):
             if node in _DEVICES or (node.startswith("nvidia") and node[6:7].isdigit()):
                 machine.remove(f"/dev/{node}")
         rmtree(machine.at(DEVICES), ignore_errors=True)
         machine.remove(STATE)
         machine.remove(RUNTIME_STATE)
+        _empty_tables(machine)
     else:
         machine.write_json(STATE, {**machine.read_json(STATE), "modules": others})
         machine.write("/sys/module/nvidia/refcnt", f"{len(others) - 1}\n")
@@ -204,6 +209,13 @@ def unload(machine: Machine, name: str) -> None:
                     machine.remove(f"/dev/{node}")
     majors.publish(machine, tuple(others))
     machine.log("module", f"unloaded {name}")
+
+
+def _empty_tables(machine: Machine) -> None:
+    """Empty what containers see of the hardware. The file stays, for what describes containers names it."""
+    for version in machine.names_in(FIRMWARE):
+        if machine.exists(f"{FIRMWARE}/{version}/{TABLE}"):
+            machine.write(f"{FIRMWARE}/{version}/{TABLE}", "end\n")
 
 
 def _open_devices(machine: Machine, name: str) -> bool:

@@ -32,8 +32,6 @@ SOURCES = (
     module.PERSISTENT_STATE,
     "/sys/module/nvidia/version",
 )
-_FIRMWARE = "/lib/firmware/nvidia"
-_COPY = "gsp_gpunode_lab.bin"
 # NVML's numbers of architectures by compute capability, and of brands.
 _ARCHITECTURES = {"7.0": 5, "7.5": 6, "8.0": 7, "8.6": 7, "8.9": 8, "9.0": 9, "10.0": 10}
 _TESLA, _NVIDIA = 2, 14
@@ -51,9 +49,7 @@ def main(arguments: list[str], machine: Machine | None = None) -> int:
         code, value = change(session, what, [int(number) for number in numbers])
         machine.log("nvml", f"{what} {' '.join(numbers)}: {code}")
         lines.append(f"result\t{code}\t{value}\n")
-    text = table(session)
-    _keep(machine, text)
-    sys.stdout.write("".join([*lines, text]))
+    sys.stdout.write("".join([*lines, _keep(session) or table(session)]))
     return 0
 
 
@@ -64,33 +60,33 @@ def _session(machine: Machine) -> Session:
 def publish(machine: Machine) -> None:
     """Bring the copy of the table up to date, which containers see."""
     if module.loaded_version(machine) is not None:
-        _keep(machine, table(_session(machine)))
+        _keep(_session(machine))
 
 
-def forget(machine: Machine) -> None:
-    """Remove every copy of the table: no driver is loaded."""
-    for version in machine.names_in(_FIRMWARE):
-        machine.remove(f"{_FIRMWARE}/{version}/{_COPY}")
-        for folder in (f"{_FIRMWARE}/{version}", _FIRMWARE):
-            try:
-                os.rmdir(machine.at(folder))
-            except OSError:
-                break
+def _keep(session: Session) -> str:
+    """Write the copy of the table and return it; nothing where no driver is loaded, or without the right to.
 
+    It is written in place, for containers have that very file mounted.
+    """
+    import fcntl
 
-def _keep(machine: Machine, text: str) -> None:
-    """Write the copy in place, for containers have that very file mounted; without the right to, leave it."""
-    loaded = module.loaded_version(machine)
-    if loaded is None:
-        return
+    machine, loaded = session.machine, session.driver_version
+    if not loaded:
+        return ""
     try:
-        machine.make_folder(f"{_FIRMWARE}/{loaded}")
-        file = os.open(machine.at(f"{_FIRMWARE}/{loaded}/{_COPY}"), os.O_WRONLY | os.O_CREAT, 0o644)
+        for version in machine.names_in(module.FIRMWARE):
+            if version != loaded:
+                machine.remove(f"{module.FIRMWARE}/{version}/{module.TABLE}")
+        machine.make_folder(f"{module.FIRMWARE}/{loaded}")
+        file = os.open(machine.at(f"{module.FIRMWARE}/{loaded}/{module.TABLE}"), os.O_WRONLY | os.O_CREAT, 0o644)
     except OSError:
-        return
+        return ""
     with open(file, "w") as copy:
+        fcntl.flock(copy, fcntl.LOCK_EX)
+        text = table(session)
         copy.truncate()
         copy.write(text)
+    return text
 
 
 def table(session: Session) -> str:

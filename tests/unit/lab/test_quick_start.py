@@ -83,7 +83,7 @@ def test_modprobe_and_modinfo_import_nothing_dear(machine: Machine, line: str) -
 def test_the_programs_start_without_the_environment_and_compiled(tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_bytes(smi_archive(VERSION))
-    assert program.read_bytes().splitlines()[0] == b"#!/usr/bin/python3 -ISB"
+    assert program.read_bytes().startswith(b"\x7fELF") and b"-ISB\0" in program.read_bytes()
     with zipfile.ZipFile(program) as archive:
         names = set(archive.namelist())
     assert {f"{name}c" for name in names if name.endswith(".py")} < names

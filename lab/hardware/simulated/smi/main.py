@@ -25,7 +25,7 @@ _NO_DRIVER = (
 
 def main(arguments: list[str], version: str) -> int:
     """Run as /usr/bin/nvidia-smi of a package version; print everything to standard output as the real one does."""
-    printed, status = call(arguments, version, Machine())
+    printed, status = call(arguments, version, Machine(os.environ.get("GPUNODE_LAB_ROOT", "/")))
     sys.stdout.buffer.write(printed)
     sys.stdout.buffer.flush()
     return status
@@ -47,6 +47,10 @@ def call(arguments: list[str], version: str, machine: Machine) -> tuple[bytes, i
     except HardwareError as error:
         session.say(f"SIMULATED nvidia-smi: {error}")
         status = 255
+    if session.changed:
+        from ..nvml import publish
+
+        publish(machine)
     if status:
         machine.log("nvidia-smi", f"exit code {status}")
     return bytes(session.printed), status

@@ -36,6 +36,7 @@ class Session:
         self.gpus = gpus
         self.printed = bytearray()
         self.asked: list[SimulatedGpu] = []
+        self.changed = False
 
     def say(self, line: str = "") -> None:
         """Add a line to what is printed."""
@@ -207,6 +208,7 @@ class Session:
         return serial
 
     def _set(self, file: str, gpu: SimulatedGpu, values: dict[str, object]) -> None:
+        self.changed = True
         state = self.machine.read_json(file)
         self.machine.write_json(file, {**state, gpu.uuid: {**state.get(gpu.uuid, {}), **values}})
 
