@@ -5,11 +5,9 @@ Each group has a folder in lab/go: its go.mod names the packages (`tool`) and al
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -19,28 +17,13 @@ from pathlib import Path
 
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
 from gpunode.lab.errors import LabError
+from gpunode.lab.go_build import BUILD, SETTINGS, build
 
 Report = Callable[[str], None]
 
 _FOLDER = Path(__file__).parent / "go"
-# sudo leaves the folder of Go's own archive out of the PATH.
-_PLACES = ("/usr/local/go/bin",)
-_LONGEST_S = 3600
 _KEPT_SECONDS = 7 * 24 * 3600
-# The user's settings of how modules are fetched and where they are kept. Nothing else of the user's changes a build.
-_KEPT_SETTINGS = (
-    *("GOAUTH", "GOCACHE", "GOINSECURE", "GOMODCACHE", "GONOPROXY", "GONOSUMDB", "GOPATH", "GOPRIVATE", "GOPROXY"),
-    "GOSUMDB",
-)
-_FIXED = {
-    # No setting of `go env -w` counts, and a newer Go is not fetched silently.
-    "GOENV": "off", "GOTOOLCHAIN": "local", "GOWORK": "off", "GO111MODULE": "on",
-    # go-nvml calls functions that NVIDIA's header calls deprecated: hundreds of lines that hide a real error.
-    "CGO_CFLAGS": "-g -O2 -Wno-deprecated-declarations",
-}  # fmt: skip
-_BUILD = ("build", "-mod=readonly", "-trimpath", "-buildvcs=false")
 _LINKER = "-s -w"
-_INSTALL = "Install Go {} or newer (https://go.dev/dl) in /usr/local/go or first on the PATH"
 
 
 @dataclass(frozen=True)
@@ -137,7 +120,7 @@ def _packages(group: str) -> list[str]:
 
 def _digest(group: str) -> str:
     go_sum = (_FOLDER / group / "go.sum").read_text(encoding="utf-8")
-    texts = (_go_mod(group), go_sum, repr(GROUPS[group]), repr((_BUILD, _LINKER, _FIXED)))
+    texts = (_go_mod(group), go_sum, repr(GROUPS[group]), repr((_LINKER, BUILD, SETTINGS)))
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
@@ -149,122 +132,18 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _build(group: str, target: Path, report: Report) -> None:
-    what = f"{', '.join(names(group))} {version(group)}"
-    go = _go(group, what)
-    settings = _settings(go, what)
-    _check(group, what, settings.pop("GOVERSION", "").removeprefix("go"))
-    report(f"go: building {what} ({_duration(GROUPS[group].seconds)}, once)")
+    made, what = GROUPS[group], f"{', '.join(names(group))} {version(group)}"
+    minutes = f"{made.seconds} seconds" if made.seconds < 90 else f"{round(made.seconds / 60)} minutes"
     started = time.monotonic()
-    environment = _plain_environment() | settings | _FIXED | {"CGO_ENABLED": str(int(GROUPS[group].cgo))}
-    command = [
-        *("nice", "-n", "10", go, *_BUILD, "-tags", GROUPS[group].tags, "-ldflags", _linker_flags(group)),
-        *("-o", f"{target}/", *_packages(group)),
-    ]
-    done = _run(command, what, environment, _FOLDER / group)
-    if done.returncode:
-        raise LabError(f"{what} cannot be built: {_reason(done.stderr, settings)}")
+    stamp = f"-X {made.stamp}={made.prefix}{version(group)}" if made.stamp else ""
+    flags = ["-tags", made.tags, "-ldflags", f"{_LINKER} {stamp} {made.linker}", "-o", f"{target}/", *_packages(group)]
+    announced = functools.partial(report, f"go: building {what} ({minutes}, once)")
+    build(what, _FOLDER / group, flags, needs_gcc=made.cgo, announce=announced)
+    for name in names(group):
+        done = subprocess.run([target / name, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        if version(group) not in done.stdout:
+            raise LabError(f"{what} cannot be used: `{name} --version` prints {done.stdout + done.stderr!r:.300}")
     report(f"go: {what} is built, {time.monotonic() - started:.0f} s")
-
-
-def _linker_flags(group: str) -> str:
-    made = GROUPS[group]
-    stamp = (f"-X {made.stamp}={made.prefix}{version(group)}",) if made.stamp else ()
-    return " ".join((_LINKER, *stamp, made.linker)).strip()
-
-
-def _go(group: str, what: str) -> str:
-    found = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), *_PLACES)))
-    if found is None:
-        raise LabError(f"{what} cannot be built: there is no Go. {_INSTALL.format(_needed(group))}")
-    return found
-
-
-def _settings(go: str, what: str) -> dict[str, str]:
-    """Return Go's version and the user's settings of how modules are fetched, by name."""
-    ways = {name: os.environ[name] for name in ("GOENV", *_KEPT_SETTINGS) if name in os.environ}
-    command = [go, "env", "-json", "GOVERSION", *_KEPT_SETTINGS]
-    done = _run(command, what, _plain_environment() | ways | {"GOTOOLCHAIN": "local"}, _FOLDER)
-    try:
-        return {name: str(value) for name, value in json.loads(done.stdout).items() if value}
-    except ValueError:
-        raise LabError(f"{what} cannot be built: `{go} env` printed no JSON: {_last(done.stderr)}") from None
-
-
-def _plain_environment() -> dict[str, str]:
-    """Return this process's environment without what changes how Go and gcc build."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("GO", "CGO_")) and name not in ("CC", "CXX")
-    }
-
-
-def _check(group: str, what: str, found: str) -> None:
-    """Raise LabError where Go is too old, or the C compiler that the group needs is missing."""
-    if _numbers(found) < _numbers(_needed(group)):
-        raise LabError(
-            f"{what} cannot be built: this machine has Go {found or 'of an unknown version'}. "
-            f"{_INSTALL.format(_needed(group))}"
-        )
-    if GROUPS[group].cgo and shutil.which("gcc") is None:
-        raise LabError(
-            f"{what} cannot be built: there is no gcc. Run: apt-get install --no-install-recommends gcc libc6-dev"
-        )
-
-
-def _needed(group: str) -> str:
-    return _matched(group, r"^go (\S+)$")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
-
-
-def _duration(seconds: int) -> str:
-    return f"{seconds} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
-
-
-def _run(
-    command: list[str], what: str, environment: Mapping[str, str], folder: Path
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=_LONGEST_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{what} cannot be built: {error}") from None
-
-
-# What Go, gcc and the kernel print -> what it means and what to do.
-_REMEDIES = (
-    (r"no space left on device", "there is no room for the build; free some in {caches}"),
-    (
-        r"SECURITY ERROR|checksum mismatch",
-        "what {proxy} serves is not what lab/go pins; compare it with another module proxy",
-    ),
-    (r"missing go\.sum entry|updates to go\.(mod|sum) needed", "lab/go is not complete; run `go mod tidy` there"),
-    (
-        r"dial tcp|i/o timeout|connection re(fused|set)|no such host|server misbehaving|TLS handshake|proxyconnect|"
-        r"reading https?://|module lookup disabled",
-        "the module proxy {proxy} cannot be reached; set GOPROXY to one that this machine reaches",
-    ),
-)
-
-
-def _reason(printed: str, settings: Mapping[str, str]) -> str:
-    """Return why a build failed and what to do, with the last line that Go printed of it."""
-    caches = " or ".join(dict.fromkeys((settings["GOCACHE"], settings["GOMODCACHE"], str(cache_dir()))))
-    for pattern, remedy in _REMEDIES:
-        if lines := [line.strip() for line in printed.splitlines() if re.search(pattern, line)]:
-            advice = remedy.format(proxy=settings.get("GOPROXY", "off"), caches=caches)
-            return f"{advice}. Go printed: {lines[-1][:300]}"
-    return f"Go printed: {_last(printed)}"
-
-
-def _last(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines()[-4:] if line.strip())[-600:]
 
 
 def main(groups: list[str]) -> int:

@@ -50,12 +50,15 @@ LONGEST = (
     "cluster", "interruption", "kubelet", "deviations", "docker", "dnf", "runfile", "engine", "agent", "containerd",
     "first_boot", "hostile",
 )  # fmt: skip
+# Scenario, or `unit tests` of tier 2 -> groups of Go programs (lab/go) that its tests need.
+GO_PROGRAMS: dict[str, tuple[str, ...]] = {"toolkit": ("crictl-1.37.0",)}
 # Seconds that one test may take before it is reported as hanging.
 _HANGS = 1800
 # Seconds of processor time to import a test file that has no entry in the table.
 _IMPORT = 0.1
 _NO_TESTS = 5
 _TIMED_OUT = 124
+_GO = "gpunode.lab.go_programs"
 # Bytes that the tests' temporary files need at most, with room to spare.
 _ROOM = 4 << 30
 
@@ -129,9 +132,7 @@ class Processes:
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
-                for each in (*psutil.Process(process.pid).children(recursive=True), process):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        each.kill()
+                _kill(process)
                 process.wait()
                 output.write(f"\ndid not end within {seconds:.0f} s\n".encode())
                 return _TIMED_OUT
@@ -139,11 +140,21 @@ class Processes:
                 self._running.discard(process)
 
     def end(self, number: int, frame: FrameType | None) -> None:
-        """Start nothing more; end the unit tests, and let scenarios take their nodes down."""
+        """Start nothing more; end the unit tests and builds, and let scenarios take their nodes down."""
         self.ending.set()
         for process in tuple(self._running):
             if "pytest" in process.args:  # type: ignore[operator]
                 process.terminate()
+            elif _GO in process.args:  # type: ignore[operator]
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in (*psutil.Process(process.pid).children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def split(files: Iterable[str], seconds: dict[str, float], parts: int) -> list[list[str]]:
@@ -232,6 +243,20 @@ def run_scenario(name: str, longest: float, processes: Processes) -> Result:
     return Result(name, int(good), int(not good), 0, time.monotonic() - started, text, is_flaky=is_flaky)
 
 
+def go_groups(tier: str, names: Iterable[str], has_unit_tests: bool) -> list[str]:
+    """Return the groups of Go programs that these scenarios need, and the tier's unit tests where they run."""
+    users = (*(("unit tests",) if has_unit_tests and tier != "1" else ()), *names)
+    return list(dict.fromkeys(group for user in users for group in GO_PROGRAMS.get(user, ())))
+
+
+def build_programs(groups: Sequence[str], processes: Processes) -> Result:
+    """Build groups of Go programs into the lab's cache; a test that needs one waits for it, or fails as it did."""
+    started, log = time.monotonic(), REPORTS / "go-programs.log"
+    status = processes.run([sys.executable, "-m", _GO, *groups], log, 2 * _HANGS, TESTS.parent, dict(os.environ))
+    text = log.read_text(errors="replace")
+    return Result("Go programs", int(not status), int(bool(status)), 0, time.monotonic() - started, text)
+
+
 def temporary_folder(memory: Path = Path("/dev/shm")) -> str | None:
     """Return a folder in memory for temporary files, which halves the tests' time; None where there is none."""
     if not memory.is_dir() or not os.access(memory, os.W_OK) or os.statvfs(memory).f_flag & os.ST_NOEXEC:
@@ -312,13 +337,19 @@ def main(arguments: list[str]) -> int:
                 partial(run_part, number, part, ["-m", tier.markers, *options], Path(folder, str(number)), processes)
                 for number, part in enumerate(split(files, read_seconds(chosen.tier), chosen.parts), 1)
             ]
+        REPORTS.mkdir(parents=True, exist_ok=True)
+        groups = go_groups(chosen.tier, () if chosen.unit else names, chosen.scenarios is None)
+        builds = ThreadPoolExecutor(1)
+        build = builds.submit(build_programs, groups, processes) if groups else None
         if not chosen.unit:
-            REPORTS.mkdir(parents=True, exist_ok=True)
             order = sorted(names, key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))
             jobs += [partial(run_scenario, name, tier.longest, processes) for name in order]
         # One more than there are processors: a node that boots is waited for.
         at_once = int(os.environ.get("GPUNODE_TEST_SIDE_BY_SIDE") or PROCESSORS + 1)
         results = run_all(jobs, at_once, processes)
+        if build is not None:
+            results.append(build.result())
+            report(results[-1], len(results), len(jobs) + 1)
     if chosen.measure:
         write_seconds(chosen.tier, [result for result in results if result.files])
     print(f"==== tier {chosen.tier}: {time.monotonic() - started:.0f} s; the longest first ====")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
+from gpunode.lab import go_programs
 from tests import run
 
 pytestmark = pytest.mark.pure
@@ -172,6 +173,34 @@ def test_the_last_line_counts_everything_and_no_test_at_all_is_a_failure(
 )
 def test_why_a_job_failed_is_told_by_the_lines_that_name_it(text: str, expected: list[str]) -> None:
     assert run.reasons(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("tier", "names", "has_unit_tests", "expected"),
+    [
+        ("1", ("a", "b"), True, ["x", "y"]),
+        ("2", ("b",), True, ["z", "y"]),
+        ("2", ("c",), False, []),
+        ("all", ("b", "a"), True, ["z", "y", "x"]),
+    ],
+)
+def test_a_tier_builds_the_go_programs_that_its_tests_need(
+    monkeypatch: pytest.MonkeyPatch, tier: str, names: tuple[str, ...], has_unit_tests: bool, expected: list[str]
+) -> None:
+    monkeypatch.setattr(run, "GO_PROGRAMS", {"a": ("x", "y"), "b": ("y",), "unit tests": ("z",)})
+    assert run.go_groups(tier, names, has_unit_tests) == expected
+
+
+def test_the_first_tier_needs_no_go_and_each_group_has_a_user() -> None:
+    assert run.go_groups("1", run.TIERS["1"].scenarios, has_unit_tests=True) == []
+    assert set(run.GO_PROGRAMS) <= {*run.scenarios(), "unit tests"}
+    assert {group for groups in run.GO_PROGRAMS.values() for group in groups} <= set(go_programs.GROUPS)
+
+
+def test_a_build_that_fails_is_a_failure_with_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "REPORTS", tmp_path)
+    found = run.build_programs(["no-such-group"], run.Processes())
+    assert (found.passed, found.failed) == (0, 1) and "no-such-group" in found.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
