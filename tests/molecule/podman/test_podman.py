@@ -1,4 +1,4 @@
-"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt, NVIDIA's toolkit. SIMULATED: GPUs."""
+"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt, the toolkit. SIMULATED: GPUs."""
 
 from __future__ import annotations
 
