@@ -1,4 +1,4 @@
-"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: apt, systemd, runc. SIMULATED: GPUs, nvidia-ctk."""
+"""One node, from nvidia-docker2 to a held toolkit with CDI. SIMULATED: the GPUs, and the toolkit's programs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.lab.go_programs import programs
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with, out
 
@@ -159,7 +160,6 @@ def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_
 # A pod's first container has an image of its own, which a node with a kubelet has. Here it is busybox under that name.
 PAUSE = """
 set -e
-apt-get install -q -y --no-install-recommends python3-grpcio python3-protobuf > /dev/null
 # What a node that is itself a container cannot do: an overlay over an overlay, and a score below its own.
 sed -i '/^ *\\[plugins."io.containerd.grpc.v1.cri"\\]$/a restrict_oom_score_adj = true' /etc/containerd/config.toml
 systemctl stop containerd; mount -t tmpfs none /var/lib/containerd; systemctl start containerd
@@ -226,12 +226,11 @@ def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_
 def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubelet_none_is_started(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
-    """crictl itself is SIMULATED (Debian has none); what it asks of containerd, and what that does, is real."""
+    """Debian has no crictl: it is built from its Go module."""
     (node,) = nodes
     out(node, PAUSE)
-    crictl = Path(__file__).parent / "crictl.py"
+    crictl = programs("crictl-1.37.0", print) / "crictl"
     subprocess.run(["podman", "cp", crictl, f"{node.container}:/usr/local/bin/crictl"], check=True, capture_output=True)
-    out(node, "chmod 755 /usr/local/bin/crictl")
     found = _seen(tmp_path, node)
     assert (found["by"], found["runtime"]) == ("crictl", "default")
     # The preset asks by mounts: an unprivileged pod that sets the variable gets nothing.
