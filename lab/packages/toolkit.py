@@ -9,6 +9,7 @@ from gpunode.lab.world.deb_row import FIELDS
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
 
 _RUNTIME = Path(__file__).parent / "container_runtime.py"
+_NESTED_RUNC = Path(__file__).parent / "nested_runc.py"
 _CTK = """#!/bin/sh
 # SIMULATED nvidia-ctk of gpunode's lab: its version, and links in /dev/char.
 case "$1 $2" in
@@ -120,7 +121,8 @@ def packages_of(version: str, programs: Path | None = None, deployments: Path | 
         hook = [_real(programs, "nvidia-container-runtime-hook")]
         units, conffiles = _refresh(version, deployments)
         names = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
-        files, scripts = (*(_real(programs, name) for name in names), *units), _real_scripts(version)
+        nested = Payload("usr/local/sbin/runc", _NESTED_RUNC.read_bytes(), 0o755)
+        files, scripts = (*(_real(programs, name) for name in names), nested, *units), _real_scripts(version)
     return [
         _package("nvidia-container-toolkit", version, "NVIDIA container toolkit", files=tuple(hook)),
         _package(
