@@ -1,8 +1,10 @@
-"""One node, from nvidia-docker2 to a held toolkit with CDI. SIMULATED: the GPUs, and the toolkit's programs."""
+"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: the toolkit, containerd. SIMULATED: GPUs."""
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -11,8 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from gpunode.base import tables, versions
+from gpunode.components.toolkit.configuration import asked_of
 from gpunode.lab.go_programs import programs
 from gpunode.lab.nodes import Node
+from gpunode.settings import ToolkitSettings
 from tests.molecule.conftest import Run, command, inventory_with, out, write
 
 pytestmark = pytest.mark.life
@@ -208,7 +213,7 @@ CTR = (
 def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_is(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
-    """Real: containerd, and what it keeps of its containers. SIMULATED: the runtime, the GPUs and nvidia-smi."""
+    """Real: containerd, and what it keeps of its containers, and the runtime. SIMULATED: the GPUs."""
     (node,) = nodes
     one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/1,options=rbind:ro"
     out(node, CTR.format(asks=one, name="one"))
@@ -381,11 +386,67 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
     assert _findings(tmp_path, node, newest) == {}
 
 
+ASKS = (
+    f"ctr run --rm --runc-binary {RUNTIME} --mount type=bind,src=/dev/null,options=rbind:ro,"
+    "dst=/var/run/nvidia-container-devices/{gpu} --rootfs /srv/gpunode-lab/rootfs seen /bin/sh -c "
+    "'ls /dev/nvidia*[0-9] /dev/nvidia-caps/* 2>/dev/null; nvidia-smi -L'"
+)
+MIG = """
+systemctl stop nvidia-persistenced; nvidia-smi -i 0 -mig 1; nvidia-smi mig -i 0 -cgi 9,14 -C
+systemctl start nvidia-persistenced; systemctl restart nvidia-cdi-refresh
+"""
+WHOLE = """
+systemctl stop nvidia-persistenced; nvidia-smi mig -i 0 -dci; nvidia-smi mig -i 0 -dgi; nvidia-smi -i 0 -mig 0
+systemctl start nvidia-persistenced; systemctl restart nvidia-cdi-refresh
+"""
+
+
+def test_a_container_sees_the_devices_of_its_gpu_or_mig_device_and_no_others_in_each_mode(
+    nodes: tuple[Node, ...],
+) -> None:
+    """The second MIG device of the first GPU has other capabilities than the first."""
+    (node,) = nodes
+    out(node, MIG)
+    for mode in ("auto", "cdi"):
+        out(node, f"sed -i 's/^mode = .*/mode = \"{mode}\"/' {CONFIG}")
+        seen = {gpu: out(node, ASKS.format(gpu=gpu)) for gpu in ("1", "0:0", "0:1")}
+        found = {gpu: re.findall(r"/dev/nvidia(?:-caps/nvidia-cap)?(\d+)", text) for gpu, text in seen.items()}
+        assert found == {"1": ["1"], "0:0": ["0", "12", "13"], "0:1": ["0", "30", "31"]}, (mode, seen)
+        assert [text.count("MIG 3g.40gb") for text in seen.values()] == [0, 1, 0]
+        assert [text.count("MIG 2g.20gb") for text in seen.values()] == [0, 0, 1]
+    out(node, WHOLE)
+
+
+def test_the_table_knows_each_hook_by_the_version_that_brought_it_and_the_toolkit_each_key_that_gpunode_writes(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """A specification is of a newer toolkit where it names a hook of the table; an unknown hook goes unseen."""
+    (node,) = nodes
+    hooks: dict[str, set[str]] = {}
+    known = {"update-ldcache": "0", "create-symlinks": "0", **tables.toolkit().hooks}
+    # The program prints the file as it understands it.
+    desired = {
+        key: value for key, value in asked_of(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
+    }
+    read = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
+    assert {key: functools.reduce(dict.__getitem__, key, read) for key in desired} == desired
+    for version in ("1.20.2", "1.19.1", "1.17.8"):
+        run = _run(tmp_path, node, {**SHARED, "version": version})
+        assert run.code == 0, run.printed
+        assert _run(tmp_path, node, {**SHARED, "version": version}).operations("success") == {}
+        text = out(node, "nvidia-ctk --quiet cdi generate 2>/dev/null")
+        hooks[version] = set(re.findall(r"- nvidia-cdi-hook\n\s+- (\S+)", text))
+        assert len(hooks[version]) > 2 and hooks[version] <= set(known)
+        assert all(versions.at_least(version, known[hook]) for hook in hooks[version])
+    for older, newer in (("1.17.8", "1.19.1"), ("1.19.1", "1.20.2")):
+        assert not [hook for hook in hooks[newer] - hooks[older] if versions.at_least(older, known[hook])]
+
+
 def test_what_gpunode_brought_is_taken_away_again_and_other_people_s_hold_stays(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    plain = {"version": "1.20.2", "device_links": False}
+    plain = {"version": "1.17.8", "device_links": False}
     out(node, "apt-mark hold containerd")
     run = _run(tmp_path, node, plain)
     assert run.code == 0, run.printed
