@@ -18,11 +18,12 @@ from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.gpu import Mig
 from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.config_file import ignored_fields
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import decide_label, label_restarts, with_daemon
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
-from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config, ignored_fields
+from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.device_plugin.view import View

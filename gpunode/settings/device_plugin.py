@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -37,6 +38,7 @@ _Release = Annotated[
         "its DaemonSets' names at 63",
     ),
 ]
+_TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)", re.ASCII)
 _Tag = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag")]
 
 
@@ -112,6 +114,12 @@ class DevicePluginSettings(ReleaseSettings):
     runtime_class: Literal["auto", "nvidia", "none"] = "auto"
     """The RuntimeClass `nvidia`, created by gpunode and used by the plugin's pods: `auto` where a node's default
     runtime is runc."""
+
+    @property
+    def program_version(self) -> str:
+        """Return the version of the plugin's program: that of the image's tag where it names one, else the chart's."""
+        tagged = _TAGGED_VERSION.match(self.image_tag or "")
+        return tagged[1] if tagged else self.version
 
     @property
     def strategies(self) -> tuple[str, ...]:

@@ -24,8 +24,15 @@ _MPS_UNIT, _MPS_ROOT = "gpunode-lab-mps-daemon", "/run/nvidia/mps"
 _RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_name = .\\(.*\\).$/\\1/p'"
 
 
+_LOST = 15
+
+
 class NoDevicesError(Exception):
-    """Say why a node's GPUs cannot be had, in nvidia-smi's words."""
+    """Say why a node's GPUs cannot be had, in nvidia-smi's words; is_lost: one has fallen off the bus."""
+
+    def __init__(self, words: str, *, is_lost: bool = False) -> None:
+        super().__init__(words)
+        self.is_lost = is_lost
 
 
 @dataclass(frozen=True)
@@ -151,5 +158,6 @@ def _said(node: Node, command: str) -> str:
         raise NoDevicesError(str(error)) from error
     if done.returncode:
         said = (done.stdout + done.stderr).strip().splitlines()
-        raise NoDevicesError(f"nvidia-smi, exit code {done.returncode}: {said[0][:200] if said else 'it said nothing'}")
+        words = f"nvidia-smi, exit code {done.returncode}: {said[0][:200] if said else 'it said nothing'}"
+        raise NoDevicesError(words, is_lost=done.returncode == _LOST)
     return done.stdout

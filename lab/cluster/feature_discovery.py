@@ -32,6 +32,8 @@ def labels(config: plugin.Config, gpus: Sequence[Gpu], described: Described) -> 
     """Return the labels that discovery would write of these GPUs; none where there is no GPU."""
     if not gpus:
         return {}
+    if config.by_mps and any(gpu.mig for gpu in gpus):
+        raise plugin.PluginError("failed to check MPS-capable: MPS sharing is not supported for mig devices")
     major, minor, *revision = described.driver.split(".")
     found = {
         "mig.capable": str(described.mig_capable).lower(),

@@ -131,7 +131,9 @@ class NodePlugin:
             devices.hold(self.node, len(self._gpus))
             self._holds = True
         except devices.NoDevicesError as error:
-            return plugin.failure(f"Failed to initialize NVML: {error}", plugin.waits_for_gpus(pod))
+            # Of several GPUs one that is lost ends the plugin, whatever its flags.
+            waits = plugin.waits_for_gpus(pod) and not error.is_lost
+            return plugin.failure(f"Failed to initialize NVML: {error}", waits)
         except plugin.PluginError as error:
             return plugin.failure(str(error))
         offers = ", ".join(f"{name}: {both[0]}" for name, both in self.resources.items()) or "nothing"

@@ -1,11 +1,12 @@
 """What a device plugin would offer, NVIDIA's or gpushare's: by its configuration, as its program reads it. SIMULATED.
 
-Pure: pods, ConfigMaps and GPUs come in, resources go out. Source: github.com/NVIDIA/k8s-device-plugin, README.md and
-api/config/v1.
+Pure: pods, ConfigMaps and GPUs come in, resources go out. Held against the real plugin's recorded answers by
+tests/unit/test_recorded_device_plugin.py. Source: github.com/NVIDIA/k8s-device-plugin, internal/rm and api/config/v1.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from gpunode.kubernetes.device_plugin.config_file import ends
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.pods import VENDOR, Outcome
 
@@ -21,6 +23,8 @@ MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 _PLUGIN, _STATIC, _SHARED = "nvidia-device-plugin", "gpunode-device-plugin-", "gpushare-device-plugin"
 _OTHERS = (MPS_DAEMON, FEATURE_DISCOVERY)
 _CONFIGS = ("/available-configs", "/config")
+_TAG = re.compile(r":v(\d+\.\d+\.\d+)")
+_NEWEST = "0.20.0"
 
 
 class PluginError(Exception):
@@ -29,12 +33,13 @@ class PluginError(Exception):
 
 @dataclass(frozen=True)
 class Config:
-    """Hold the plugin's configuration: name of the entry, MIG strategy, resource -> (replicas, offered as)."""
+    """The plugin's configuration: name of the entry, MIG strategy, resource -> (replicas, offered as); its version."""
 
     name: str
     mig_strategy: str = "none"
     shared: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     by_mps: bool = False
+    version: str = _NEWEST
 
 
 def daemon_set(pod: Mapping[str, Any]) -> str:
@@ -82,35 +87,51 @@ def config(pod: Mapping[str, Any], entries: Mapping[str, str] | None, labels: Ma
 
     `entries` are the ConfigMap's, None where there is no such ConfigMap.
     """
-    variables = _variables(pod)
+    variables, version = _variables(pod), _version(pod)
     strategy = variables.get("MIG_STRATEGY") or "none"
     if not entries:
-        return Config("", strategy)
+        return Config("", strategy, version=version)
     name = labels.get(variables.get("NODE_LABEL", "")) or variables.get("DEFAULT_CONFIG", "")
     name = _option(pod, "--config-file").rpartition("/")[2] or name
-    if not name and len(entries) == 1:
-        name = next(iter(entries))
+    if not name:
+        # As the chart has config-manager fall back: by the name, then to the only one.
+        name = "default" if "default" in entries else next(iter(entries)) if len(entries) == 1 else ""
     if name not in entries:
         raise PluginError(f"specified config {name} does not exist; there are {', '.join(sorted(entries))}")
-    try:
-        return _config(name, yaml.safe_load(entries[name]), variables.get("MIG_STRATEGY"))
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise PluginError(f"unable to load config {name}: {type(error).__name__}: {error}") from None
+    return parsed(name, entries[name], variables.get("MIG_STRATEGY"), version)
 
 
-def _config(name: str, content: Mapping[str, Any], strategy: str | None) -> Config:
-    sharing = content.get("sharing") or {}
-    by_mps = "mps" in sharing
-    ways = sharing.get("mps") or sharing.get("timeSlicing") or {}
-    shared = {}
+def parsed(name: str, text: str, strategy: str | None, version: str = _NEWEST) -> Config:
+    """Return the configuration of an entry's text; raise PluginError where the plugin would end.
+
+    + strategy: that of the command line, which goes before the file's
+    """
+    if reason := ends(text):
+        raise PluginError(f"unable to load config {name}: {reason}")
+    content = next(iter(yaml.safe_load_all(text)), None) or {}
+    sharing = _of(content, "sharing") or {}
+    mps = _of(sharing, "mps")
+    ways = mps or _of(sharing, "timeSlicing") or {}
+    shared: dict[str, tuple[int, str]] = {}
     for each in ways.get("resources") or ():
-        resource = each["name"] if "/" in each["name"] else VENDOR + each["name"]
-        # It ignores another name, and which devices are to be shared.
+        resource = each["name"] if each["name"].startswith(VENDOR) else VENDOR + each["name"]
+        # It ignores another name, and which devices are to be shared; of two rows the larger one counts.
         renamed = f"{resource}.shared" if ways.get("renameByDefault") else resource
-        shared[resource] = (int(each["replicas"]), renamed)
-    # A flag of the command line goes before the file.
-    found = strategy or (content.get("flags") or {}).get("migStrategy") or "none"
-    return Config(name, found, shared, by_mps)
+        shared[resource] = max(shared.get(resource, (0, renamed)), (int(each["replicas"]), renamed))
+    found = strategy or _of(_of(content, "flags") or {}, "migStrategy") or "none"
+    if mps and found == "mixed":
+        raise PluginError("using --mig-strategy=mixed is not supported with MPS")
+    return Config(name, found, shared, mps is not None, version)
+
+
+def _of(content: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a key, which Go's decoder knows in any case."""
+    return next((value for key, value in content.items() if str(key).lower() == name.lower()), None)
+
+
+def _version(pod: Mapping[str, Any]) -> str:
+    found = _TAG.search(str(pod["spec"]["containers"][0].get("image", "")))
+    return found[1] if found else _NEWEST
 
 
 def offered(asked: Config, gpus: Sequence[Gpu], healthy: frozenset[str] | None = None) -> dict[str, int]:
@@ -119,27 +140,38 @@ def offered(asked: Config, gpus: Sequence[Gpu], healthy: frozenset[str] | None =
     `healthy` has the UUIDs that still answer; None: all do.
     """
     counted: Counter[str] = Counter()
-    for resource, uuid in _devices(asked.mig_strategy, gpus):
+    for resource, uuid in _devices(asked, gpus):
         count, name = asked.shared.get(resource, (1, resource))
         counted[name] += count if healthy is None or uuid in healthy else 0
     return dict(sorted(counted.items()))
 
 
-def _devices(strategy: str, gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
+def _devices(asked: Config, gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
     """Return (resource, UUID) of all that is offered before it is shared."""
     whole = VENDOR + "gpu"
-    if strategy == "none" or not any(gpu.mig for gpu in gpus):
+    if asked.mig_strategy == "none" or not any(gpu.mig for gpu in gpus):
         return [(whole, gpu.uuid) for gpu in gpus]
-    for number, gpu in enumerate(gpus):
-        if gpu.mig and not gpu.devices:
-            raise PluginError(f"invalid MIG configuration: device {number} has no MIG devices configured")
     sliced = [(profile, uuid) for gpu in gpus for profile, uuid in gpu.devices]
-    if strategy == "single":
-        if not all(gpu.mig for gpu in gpus) or len({profile for profile, _ in sliced}) != 1:
-            raise PluginError("invalid MIG configuration: strategy single, and not all GPUs are divided alike")
+    if asked.mig_strategy == "single":
+        if any(gpu.mig and not gpu.devices for gpu in gpus):
+            raise PluginError("a GPU in MIG mode has no MIG devices configured")
+        # All GPUs of a lab node are of one model.
+        if len({profile for profile, _ in sliced}) > 1:
+            raise PluginError("more than one MIG device type present on node")
+        if not all(gpu.mig for gpu in gpus):
+            raise PluginError("all devices on the node must be configured with the same migEnabled value")
         return [(whole, uuid) for _, uuid in sliced]
-    named = [(f"{VENDOR}mig-{profile.replace('+', '.')}", uuid) for profile, uuid in sliced]
+    named = [(_mig_resource(profile, asked.version), uuid) for profile, uuid in sliced]
     return [(whole, gpu.uuid) for gpu in gpus if not gpu.mig] + named
+
+
+def _mig_resource(profile: str, version: str) -> str:
+    if tuple(map(int, version.split("."))) < (0, 20, 0):
+        # Any resource whose pattern is a part of the profile serves it.
+        profile = profile.split("c.")[-1].split("+")[0].split("-")[0]
+    elif "c." in profile:
+        raise PluginError(f"MIG profile '{profile}' does not match any resource patterns")
+    return f"{VENDOR}mig-{profile.replace('+', '.')}"
 
 
 def failure(text: str, waits: bool = False) -> Outcome:

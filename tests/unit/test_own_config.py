@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from gpunode.base.decision import bad
 from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.kubernetes.device_plugin.own_config import (
-    decide_own_config,
-    ignored_fields,
-)
+from gpunode.kubernetes.device_plugin.config_file import ignored_fields
+from gpunode.kubernetes.device_plugin.own_config import decide_own_config
 from gpunode.kubernetes.run_on import here
 from gpunode.operations import device_plugin
 from gpunode.settings import settings_from

@@ -16,7 +16,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
 from gpunode.components.mig.state import Mig
-from gpunode.kubernetes.device_plugin.promise import mig_resource, offered
+from gpunode.kubernetes.device_plugin.mig_resources import label_name
+from gpunode.kubernetes.device_plugin.promise import offered
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.labels import (
@@ -79,6 +80,9 @@ def expected_labels(sharing: SharingSettings | None, gpus: Gpus, mig: Mig) -> Ex
     counted = offered(mig, by_strategy)
     if gpus.status != "ok" or counted is None:
         return None
+    if sharing is not None and sharing.strategy == "mps" and any(gpu.enabled for gpu in mig.gpus):
+        # Discovery ends, and writes no label.
+        return None
     if not gpus.gpus:
         return {}
     found: Expected = _of_node(gpus, mig)
@@ -89,10 +93,10 @@ def expected_labels(sharing: SharingSettings | None, gpus: Gpus, mig: Mig) -> Ex
     found |= _of_gpus(sharing, gpus.gpus, mig)
     if by_strategy == "mixed":
         names = [gpu.name for gpu in mig.gpus if gpu.enabled]
-        for profile, count in counted[1].items():
-            found |= _base(sharing, mig_resource(profile), names, count, profile)
+        for profile, count in counted.profiles.items():
+            found |= _base(sharing, f"nvidia.com/mig-{label_name(profile)}", names, count, profile)
     elif by_strategy == "single" and any(gpu.enabled for gpu in mig.gpus):
-        found |= _single(sharing, mig, counted[1])
+        found |= _single(sharing, mig, counted.profiles)
         # A MIG device's own, of which nvidia-smi's query tells nothing.
         if found[f"{WHOLE_GPU}.count"] != ("0",):
             found.pop(f"{WHOLE_GPU}.memory", None)
@@ -186,7 +190,7 @@ def _base(
     """
     shares = sharing is not None and sharing.strategy != "none"
     replicas = sharing.replicated.get(resource, 1) if sharing is not None and shares else 1
-    behind = [] if profile is None else [f"MIG-{profile.replace('+', '.')}"]
+    behind = [] if profile is None else [f"MIG-{label_name(profile)}"]
     if sharing is not None and replicas > 1 and not sharing.rename:
         behind.append("SHARED")
     return {

@@ -12,7 +12,7 @@ plugin until it registers (readCheckpoint); capacity counts the healthy and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpunode.base.comparison import RESTART
@@ -21,6 +21,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.device_plugin.mig_resources import Registered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, offered, promised, promised_memory
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -39,14 +40,16 @@ _LOG, _SEE_DRIVER = (
 )
 NOT_REPORTED = "see the node's kubelet: it has not reported since"
 LOG_OF_OTHER = "see the log of the device plugin that offers it, on the node"
+_ENDS = "device plugin {version} ends at its start on a node with these GPUs and MIG devices: {reason}"
+DIVIDE_OTHERWISE = "divide the GPUs otherwise (mig.config), or set another sharing.mig_strategy"
 _SEE_ENTRY = f"see the node's entry of your ConfigMap (sharing.config), and {_LOG.removeprefix('see ')}"
 ALLOCATABLE = cluster_finding(
     "allocatable",
     "The cluster does not offer as many GPUs of this node as the settings promise.",
     "Allocatable is what the kubelet can give to pods. Pods that need more stay pending. The device plugin has "
     "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
-    causes=(_NOT_REGISTERED, _BY_SMI),
-    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER, NOT_REPORTED, LOG_OF_OTHER),
+    causes=(_NOT_REGISTERED, _BY_SMI, _ENDS),
+    remedies=(_LOG, _RESTARTS, DIVIDE_OTHERWISE, _SEE_ENTRY, _SEE_DRIVER, NOT_REPORTED, LOG_OF_OTHER),
     classes=RESTART,
 )
 
@@ -92,7 +95,8 @@ def _is_uncounted(item: Finding, node: ClusterNode) -> bool:
     sick; which of the two it is nobody can tell, and a plugin that begins anew would offer sick GPUs again.
     source: kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go (GetCapacity, markResourceUnhealthy)
     """
-    if item.finding_class is not FindingClass.DRIFT:
+    # A plugin that would end at its start may still serve what it found before: a restart would take that away.
+    if item.finding_class is not FindingClass.DRIFT or item.remedy == DIVIDE_OTHERWISE:
         return False
     resource = ALLOCATABLE.named(item)
     if resource is None:
@@ -101,16 +105,17 @@ def _is_uncounted(item: Finding, node: ClusterNode) -> bool:
     return counted.isdecimal() and int(counted) < desired
 
 
-def promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[Mapping[str, int] | None, str]:
+def promise(settings: Settings, mig: Mig, gpus: Gpus | None) -> tuple[Registered | None, str]:
     """Return what the node is to offer, None where nobody can say; and what nvidia-smi said.
 
     Not for a ConfigMap of the user's own (device_plugin.config_name), of which gpunode reads no sharing.
     """
     if settings.device_plugin.method == "gpushare":
-        status = "not asked" if gpus is None else gpus.status
-        return (None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)), status
+        memory = None if gpus is None else promised_memory(gpus, settings.gpushare.memory_unit)
+        return None if memory is None else Registered(memory), "not asked" if gpus is None else gpus.status
     actual = offered(mig, settings.sharing.mig_strategy)
-    return (None if actual is None else promised(settings.sharing, *actual)), mig.status
+    version = settings.device_plugin.program_version
+    return (None if actual is None else promised(settings.sharing, actual, version)), mig.status
 
 
 def _allocatable(
@@ -119,10 +124,15 @@ def _allocatable(
     if settings.device_plugin.config_name is not None:
         yield from _by_own_config_map(node, mig)
         return
-    desired, status = promise(settings, mig, gpus)
-    if desired is None:
+    promised, status = promise(settings, mig, gpus)
+    if promised is None:
         yield _unknown(status)
         return
+    if promised.ends is not None:
+        cause = _ENDS.format(version=settings.device_plugin.program_version, reason=promised.ends)
+        yield ALLOCATABLE.compared(_told(node), "GPUs or MIG devices", False, cause=cause, remedy=DIVIDE_OTHERWISE)
+        return
+    desired = promised.resources
     wrong = missing(desired, node.allocatable)
     for name in sorted({*desired, *wrong}):
         actual, count = wrong.get(name, (str(desired.get(name)), desired.get(name, 0)))
@@ -130,15 +140,19 @@ def _allocatable(
         yield replace(item, cause=_NOT_REGISTERED, remedy=_RESTARTS) if well and _is_uncounted(item, node) else item
 
 
+def _told(node: ClusterNode) -> str | None:
+    """Return what a node offers of GPUs, for people; None where it offers none."""
+    return ", ".join(f"{name}: {count}" for name, count in gpus_of(node.allocatable).items()) or None
+
+
 def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
     """Yield whether a node offers anything of what it has, under whatever name and as often as it may."""
     actual = offered(mig, "mixed")
     if actual is None:
         yield _unknown(mig.status)
-    elif any(actual):
-        found = gpus_of(node.allocatable)
-        said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
-        yield ALLOCATABLE.compared(said, "GPUs or MIG devices", bool(found), remedy=_SEE_ENTRY)
+    elif actual.whole or actual.devices:
+        said = _told(node)
+        yield ALLOCATABLE.compared(said, "GPUs or MIG devices", said is not None, remedy=_SEE_ENTRY)
 
 
 def _unknown(status: str) -> Finding:

@@ -1,23 +1,23 @@
 """The entry of a ConfigMap of the user's own that a node's plugin is to read: is it there, and does the plugin take it?
 
-source: NVIDIA/k8s-device-plugin, v0.15.0 to v0.20.0: api/config/v1/config.go, replicas.go and consts.go;
-cmd/config-manager/main.go, which ends where a node's label names no entry of the ConfigMap
+source: NVIDIA/k8s-device-plugin, v0.15.0 to v0.20.0: cmd/config-manager/main.go, which ends where a node's label names
+no entry of the ConfigMap
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.folding import in_one_line
-from gpunode.base.structured_text import TextError, load_yaml
+from gpunode.base.structured_text import TextError, load_documents
+from gpunode.kubernetes.device_plugin import config_file
 from gpunode.kubernetes.nodes.cluster_nodes import told
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings
 
-_VERSION = "v1"
 # What a node gets whose label names none, before the only one that there is.
 _FALLBACK = "default"
 
@@ -84,45 +84,10 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
             "these, or add the entry"
         )
     try:
-        content = load_yaml(entries[entry], unique=True)
+        load_documents(entries[entry], unique=True)
     except TextError as error:
         return (
             f"sharing.config {entry!r}: the entry of {where} cannot be read as YAML: {in_one_line(error)}; correct it"
         )
-    if not isinstance(content, dict | None):
-        return (
-            f"sharing.config {entry!r}: the entry of {where} must be a mapping, such as `version: {_VERSION}`; mend it"
-        )
-    version = (content or {}).get("version") or _VERSION
-    if version != _VERSION:
-        return (
-            f"sharing.config {entry!r}: the entry of {where} has version {str(version)[:40]!r}, and the plugin knows "
-            f"{_VERSION!r} alone; mend it"
-        )
-    return None
-
-
-def ignored_fields(text: str) -> tuple[str, ...]:
-    """Return what an entry says that the plugin warns of and ignores, by its keys; of one that is no mapping, none."""
-    try:
-        content = load_yaml(text)
-    except TextError:
-        return ()
-    return tuple(_ignored(content)) if isinstance(content, dict) else ()
-
-
-def _ignored(content: Mapping[str, Any]) -> Iterator[str]:
-    if content.get("resources"):
-        yield "resources"
-    sharing = content.get("sharing")
-    for way in ("timeSlicing", "mps"):
-        shared = sharing.get(way) if isinstance(sharing, dict) else None
-        if not isinstance(shared, dict) or not isinstance(shared.get("resources"), list):
-            continue
-        for row in (each for each in shared["resources"] if isinstance(each, dict)):
-            # `all` is what it takes.
-            if row.get("devices", "all") != "all":
-                yield f"sharing.{way}.resources[{row.get('name')}].devices"
-            by_default = shared.get("renameByDefault") is True and row.get("rename") == f"{row.get('name')}.shared"
-            if row.get("rename") and not by_default:
-                yield f"sharing.{way}.resources[{row.get('name')}].rename"
+    reason = config_file.ends(entries[entry])
+    return None if reason is None else f"sharing.config {entry!r}: the plugin ends with this entry of {where}: {reason}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
@@ -18,6 +18,7 @@ from gpunode.base.structured_text import quantity
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
 from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets
+from gpunode.kubernetes.device_plugin.mig_resources import Divided, Registered, registered
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -53,22 +54,25 @@ def mig_state(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> str 
     return "success"
 
 
-def offered(state: Mig, by_strategy: str) -> tuple[int, dict[str, int]] | None:
-    """Return how many GPUs a node has as wholes, and profile -> MIG devices of it; None where nobody can say.
+def offered(state: Mig, by_strategy: str) -> Divided | None:
+    """Return what a node's GPUs are divided into, as its device plugin sees them; None where nobody can say.
 
     + by_strategy: sharing.mig_strategy; without one the plugin sees GPUs alone, whatever they are divided into
     """
     if state.status != "ok":
         return None
     if by_strategy == "none":
-        return len(state.gpus), {}
-    devices: dict[str, int] = {}
-    for gpu in state.gpus:
-        if gpu.enabled and gpu.instances is None:
-            return None
-        for each in (part for instance in gpu.instances or () for part in instance.compute):
-            devices[each.profile] = devices.get(each.profile, 0) + 1
-    return sum(not gpu.enabled for gpu in state.gpus), devices
+        return Divided(gpus=len(state.gpus), whole=len(state.gpus))
+    divided = [gpu for gpu in state.gpus if gpu.enabled]
+    if any(gpu.instances is None for gpu in divided):
+        return None
+    devices: Counter[tuple[str, str]] = Counter()
+    empty = 0
+    for gpu in divided:
+        found = [part.profile for instance in gpu.instances or () for part in instance.compute]
+        devices.update((gpu.device_id.upper(), profile) for profile in found)
+        empty += not found
+    return Divided(len(state.gpus), len(state.gpus) - len(divided), empty, dict(devices))
 
 
 _VENDOR = "nvidia.com/"
@@ -76,30 +80,19 @@ GPU_MEMORY = RESOURCE
 GPU_COUNT = "aliyun.com/gpu-count"
 
 
-def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
-    """Return resource -> how many of it the node offers; nothing of which there is none.
+def promised(sharing: SharingSettings, divided: Divided, version: str) -> Registered:
+    """Return what the node offers, nothing of which there is none; or why its device plugin ends.
 
-    + whole_gpus: GPUs without MIG
-    + mig_devices: profile, such as 1g.10gb -> how many MIG devices of it all GPUs of the node hold
+    + version: of the plugin
     """
-    offered = {WHOLE_GPU: whole_gpus}
-    if sharing.mig_strategy == "single" and mig_devices:
-        # The plugin offers them in the place of GPUs, and none beside them.
-        offered = {WHOLE_GPU: sum(mig_devices.values())}
-    elif sharing.mig_strategy == "mixed":
-        offered |= {mig_resource(profile): count for profile, count in mig_devices.items()}
+    registers = registered(sharing.mig_strategy, divided, version)
     found: dict[str, int] = {}
-    for name, count in offered.items():
+    for name, count in registers.resources.items():
         replicas = sharing.replicated.get(name, 1) if sharing.strategy != "none" else 1
         shared = f"{name}.shared" if sharing.rename and replicas > 1 else name
         if count:
             found[shared] = count * replicas
-    return found
-
-
-def mig_resource(profile: str) -> str:
-    """Return the resource of a MIG profile: `1g.10gb+me` -> `nvidia.com/mig-1g.10gb.me`."""
-    return f"{_VENDOR}mig-{profile.replace('+', '.')}"
+    return replace(registers, resources=found)
 
 
 def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:

@@ -24,6 +24,7 @@ from gpunode.kubernetes.device_plugin.decide_labels import (
 )
 from gpunode.kubernetes.device_plugin.decide_pods import (
     ALLOCATABLE,
+    DIVIDE_OTHERWISE,
     LOG_OF_OTHER,
     NOT_REPORTED,
     OUTDATED_PODS,
@@ -258,7 +259,8 @@ def resources_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: 
     if settings.device_plugin.config_name is not None:
         offers = gpus_of(node.allocatable) if node is not None else {}
         return {name: int(count) for name, count in offers.items() if count.isdecimal()}
-    desired = promise(settings, mig, gpus)[0] or {}
+    promised = promise(settings, mig, gpus)[0]
+    desired = {} if promised is None else promised.resources
     if settings.device_plugin.method == "gpushare":
         return {GPU_MEMORY: desired[GPU_MEMORY]} if GPU_MEMORY in desired else {}
     return dict(desired)
@@ -276,4 +278,6 @@ def resource_to_ask_for(
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels and what is a person's do not."""
     stays = (LABEL.code, ANNOTATION.code, EXTENDED_RESOURCE.code, OUTDATED_PODS.code)
+    if finding.remedy == DIVIDE_OTHERWISE:
+        return False
     return not (finding.by_person or finding.code in stays) and finding.desired not in (None, _THERE)

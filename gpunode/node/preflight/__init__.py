@@ -16,6 +16,7 @@ from gpunode.node.preflight import (
     boot,
     cluster,
     cuda,
+    device_plugin,
     driver,
     mig,
     mps,
@@ -71,7 +72,8 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += cluster.rdma_refusals(settings, machine)
     found += cluster.dcgm_refusals(settings, machine)
     found += cluster.kubelet_refusals(settings, machine)
-    found += cluster.verify_refusals(settings, gpus)
+    found += device_plugin.plugin_refusals(settings, gpus)
+    found += device_plugin.verify_refusals(settings, gpus)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += platform.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)

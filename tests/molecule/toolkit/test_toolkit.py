@@ -242,8 +242,11 @@ def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubel
     out(node, PAUSE)
     crictl = programs("crictl-1.37.0", print) / "crictl"
     subprocess.run(["podman", "cp", crictl, f"{node.container}:/usr/local/bin/crictl"], check=True, capture_output=True)
+    # The test's image is in no registry.
+    out(node, "echo 'pull-image-on-create: true' > /etc/crictl.yaml")
     found = _seen(tmp_path, node)
     assert (found["by"], found["runtime"]) == ("crictl", "default")
+    assert "level=" not in found["silent"]["said"]
     # The preset asks by mounts: an unprivileged pod that sets the variable gets nothing.
     assert found["asking"]["devices"] == found["reloaded"]["devices"] == found["devices"] != []
     assert [found[name]["devices"] + found[name]["denied"] for name in ("silent", "envvar")] == [[], []]
@@ -254,7 +257,7 @@ def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubel
     out(node, KUBELET)
     assert _seen(tmp_path, node)["by"] == "ctr"
     out(node, "systemctl stop kubelet; rm /run/systemd/system/kubelet.service /usr/local/bin/kubelet "
-              "/usr/local/bin/crictl; systemctl daemon-reload")  # fmt: skip
+              "/usr/local/bin/crictl /etc/crictl.yaml; systemctl daemon-reload")  # fmt: skip
 
 
 def test_a_missing_link_costs_a_container_its_gpu_and_is_found_and_healed(

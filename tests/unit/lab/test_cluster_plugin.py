@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
+from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.nodes.labels import configuration
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.plugin import (
@@ -29,8 +29,6 @@ pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 _LABEL = "nvidia.com/device-plugin.config"
 WHOLE = (Gpu("GPU-0", False), Gpu("GPU-1", False))
-SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb", "MIG-b"), ("3g.40gb", "MIG-c"))), Gpu("GPU-1", False))
-ALIKE = (Gpu("GPU-0", True, (("1g.10gb+me", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb+me", "MIG-b"),)))
 
 
 def _pod(owner: str = "nvdp-nvidia-device-plugin", **variables: str) -> dict[str, Any]:
@@ -62,35 +60,12 @@ def test_the_plugin_s_own_pods_are_told_from_those_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sharing", "gpus", "mig_devices"),
-    [
-        ({}, WHOLE, {}),
-        ({"strategy": "time-slicing", "replicas": 5, "rename": True}, WHOLE, {}),
-        ({"strategy": "time-slicing", "replicas": 3}, WHOLE, {}),
-        ({"strategy": "mps", "replicas": 4}, WHOLE, {}),
-        ({"mig_strategy": "mixed"}, SLICED, {"1g.10gb": 2, "3g.40gb": 1}),
-        ({"mig_strategy": "single"}, ALIKE, {"1g.10gb+me": 2}),
-        ({"mig_strategy": "mixed"}, ALIKE, {"1g.10gb+me": 2}),
-    ],
-    ids=str,
-)
-def test_a_labelled_node_offers_its_promise(
-    sharing: dict[str, Any], gpus: tuple[Gpu, ...], mig_devices: dict[str, int]
-) -> None:
-    settings = SharingSettings.model_validate(sharing)
-    name = configuration(settings).name
-    asked = config(_pod(), _entries(sharing), {_LABEL: name})
-    assert asked.name == name and offered(asked, gpus) == promised(
-        settings, sum(not gpu.mig for gpu in gpus), mig_devices
-    )
-
-
-@pytest.mark.parametrize(
     ("variables", "entries", "labels", "expected"),
     [
         ({}, _ENTRIES, {}, ("none", "none")),
         ({"DEFAULT_CONFIG": "time-slicing-5"}, _ENTRIES, {}, ("time-slicing-5", "none")),
         ({"DEFAULT_CONFIG": ""}, {"only": "version: v1"}, {}, ("only", "none")),
+        ({"DEFAULT_CONFIG": ""}, {"default": "version: v1", "other": "version: v1"}, {}, ("default", "none")),
         ({"MIG_STRATEGY": "mixed"}, None, {}, ("", "mixed")),
         # A flag goes before the file.
         ({}, {"none": "flags: {migStrategy: single}"}, {}, ("none", "single")),
@@ -111,16 +86,6 @@ def test_the_entry_is_that_of_the_label_or_the_default(
     else:
         found = config(_pod(**variables), entries, labels)
         assert (found.name, found.mig_strategy) == expected
-
-
-@pytest.mark.parametrize(
-    ("strategy", "gpus"),
-    [("single", SLICED), ("single", (Gpu("GPU-0", True),)), ("mixed", (Gpu("GPU-0", True),))],
-    ids=["not divided alike", "no devices, single", "no devices, mixed"],
-)
-def test_gpus_that_a_strategy_cannot_have_end_the_plugin(strategy: str, gpus: tuple[Gpu, ...]) -> None:
-    with pytest.raises(PluginError):
-        offered(Config("", strategy), gpus)
 
 
 def test_a_gpu_that_no_longer_answers_takes_its_shares_with_it() -> None:

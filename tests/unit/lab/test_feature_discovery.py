@@ -1,4 +1,4 @@
-"""What the lab's SIMULATED GPU feature discovery writes, by configuration and GPUs: what gpunode expects; pure."""
+"""What the lab's SIMULATED GPU feature discovery writes, and when; pure."""
 
 from __future__ import annotations
 
@@ -6,47 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
-from gpunode.kubernetes.nodes.labels import configuration
 from gpunode.lab import nodes as lab_nodes
-from gpunode.lab.cluster import devices, plugin
+from gpunode.lab.cluster import devices
 from gpunode.lab.cluster.devices import Described, Gpu
-from gpunode.lab.cluster.feature_discovery import NodeDiscovery, labels
+from gpunode.lab.cluster.feature_discovery import NodeDiscovery
 from gpunode.lab.cluster.logs import Logs
 from gpunode.lab.cluster.stand_in import FORGOTTEN, StandIn
 from gpunode.lab.nodes import Node
-from gpunode.settings.sharing import SharingSettings
-from tests.support.feature_labels import MODEL, by_smi, divided
+from tests.support.feature_labels import MODEL
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 H100 = Described(MODEL, 81559, "580.95.05", "13.0", True)
 WHOLE: tuple[Gpu, ...] = (Gpu("GPU-0", False), Gpu("GPU-1", False))
-SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb+me", "MIG-b"))), Gpu("GPU-1", False))
 NODE = Node("gpu-1", "gpunode-test-gpu-1", "10.0.0.2", "h100-80gb", 2, "test")
-ALIKE = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb", "MIG-b"),)))
-
-
-@pytest.mark.parametrize("gpus", [WHOLE, SLICED, ALIKE, (Gpu("GPU-0", True),)], ids=["whole", "both", "alike", "empty"])
-@pytest.mark.parametrize(
-    "sharing",
-    [
-        {},
-        {"strategy": "time-slicing", "replicas": 5},
-        {"strategy": "time-slicing", "replicas": 5, "rename": True},
-        {"strategy": "time-slicing", "resources": {"nvidia.com/mig-1g.10gb": 2}, "mig_strategy": "mixed"},
-        {"mig_strategy": "single"},
-    ],
-)
-def test_it_writes_what_gpunode_expects(gpus: tuple[Gpu, ...], sharing: dict[str, Any]) -> None:
-    settings = SharingSettings.model_validate(sharing)
-    entry = configuration(settings)
-    written = labels(plugin._config(entry.name, yaml.safe_load(entry.text), None), gpus, H100)
-    mig = divided(*([profile for profile, _ in gpu.devices] if gpu.mig else None for gpu in gpus))
-    expected = expected_labels(settings, by_smi(mig), mig) or {}
-    assert expected and all(written.get(name) in values for name, values in expected.items())
 
 
 class _Api:
