@@ -239,7 +239,7 @@ def test_a_plugin_without_gpus_waits_or_ends(record: dict[str, Any], monkeypatch
     monkeypatch.setattr(devices, "without_gpus", lambda *_: "")
     monkeypatch.setattr(devices, "hold", lambda *_: None)
     node: Any = None
-    pod = {"metadata": {"uid": "a", "namespace": "n"}, "spec": {"containers": [{"name": "plugin"}]}}
+    pod: Any = {"metadata": {"uid": "a", "namespace": "n"}, "spec": {"containers": [{"name": "plugin"}]}}
     pod["spec"]["containers"][0]["env"] = [
         {"name": "FAIL_ON_INIT_ERROR", "value": str(record["fail_on_init_error"]).lower()}
     ]
