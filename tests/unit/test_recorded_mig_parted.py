@@ -94,7 +94,7 @@ def planned(path: Path, case: dict[str, Any]) -> list[str] | str:
         for gpu, model in zip(state, models, strict=True)
     ]
     try:
-        settings = MigSettings.model_validate({"config": case.get("config", "c"), "file": str(path)})
+        settings = MigSettings(config=case.get("config", "c"), file=str(path), stop_units=())
         if any(settings.contradictions()):
             return "refused"
         found = {each.gpu.index: each for each in targets(settings, bus, Mig("ok", None, state))}
