@@ -9,6 +9,7 @@ cmd/nvidia-cdi-hook/update-ldcache, cmd/nvidia-container-runtime-hook/container_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ _REMEDIES = {
     18: f"the files that are handed in are not those of the driver that is loaded: {_RENEW}, or boot the node",
 }
 _NOT_STARTED = (126, 127)
+# As on a node with cgroup v1, from containerd 2.2 on.
+_WARNING = re.compile(r'time="[^"]*" level=(info|warning) ')
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,10 @@ class Smoke(Reading):
 
 
 def _words(trial: Trial | None) -> str:
-    return f": {in_one_line(trial.said)}" if trial is not None and trial.said.strip() else ""
+    """Return what a trial printed, without the warnings that ctr and crictl print in any case."""
+    lines = [] if trial is None else [line for line in trial.said.splitlines() if not _WARNING.match(line)]
+    text = in_one_line(" ".join(lines))
+    return f": {text}" if text else ""
 
 
 def parse_smoke(lines: list[str]) -> Smoke:

@@ -103,7 +103,7 @@ class Rpm:
         for section, text in self.scripts:
             lines += [f"%{section} -n {self.name}", text.replace("%", "%%").strip()]
         if any(".so." in file.path for file in self.files) and "post" not in dict(self.scripts):
-            lines += [f"%post -n {self.name} -p /sbin/ldconfig"]
+            lines += [f"%post -n {self.name}", "/sbin/ldconfig"]
         lines += [f"%files -n {self.name}"]
         lines += [f"{'%config(noreplace) ' if file.path in self.config else ''}/{file.path}" for file in self.files]
         return "\n".join(lines) + "\n"

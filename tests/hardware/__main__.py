@@ -26,18 +26,15 @@ from gpunode.fleet.inventory import load_inventory
 from gpunode.node import Node
 from tests.hardware.compared import Comparison, comparisons, of_daemon, of_discovery
 from tests.hardware.log import Log, parse_log
+from tests.hardware.page import page
 
 _HERE = Path(__file__).parent
 PAGE = _HERE.parents[1] / "docs" / "hardware.md"
 _END = "</nvidia_smi_log>"
 _LEFT_OUT = "left out"
 NO_GPU = "test-hardware was left out: no GPU answers here by nvidia-smi (a machine with NVIDIA's driver is needed)"
-# Seconds of a machine's own part: nvcc, and two clients.
+# Seconds of a machine's own part: a compiler, and two clients.
 _LONGEST = 600
-_HEAD = (
-    "# Hardware\n\nWritten by `make test-hardware` on machines with GPUs: the last look at each kind of machine. Do "
-    "not edit by hand.\n"
-)
 # A driver that is there, and nothing else asked for.
 _ALONE = {"driver": {"source": "present"}, **{name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}}
 
@@ -111,7 +108,7 @@ class MachineFact(NodeFact[Machine]):
     """Ask NVIDIA's own programs."""
 
     probe = Text(
-        f"SOURCE={base64.b64encode((_HERE / 'client.cu').read_bytes()).decode()}\n"
+        f"SOURCE={base64.b64encode((_HERE / 'client.c').read_bytes()).decode()}\n"
         f"READING={base64.b64encode(question().encode()).decode()}\n"
         + "\n".join(line for line in (_HERE / "machine.sh").read_text().splitlines() if not line.startswith("#"))
     )
@@ -164,13 +161,6 @@ def drifted(before: Iterable[NodeReport], after: Iterable[NodeReport]) -> str:
     if one == other:
         return f"the same, {len(one)} findings"
     return "differs: " + ", ".join(sorted(f"{component}: {what} {found}" for component, what, found in one ^ other))
-
-
-def page(before: str, sections: Iterable[str]) -> str:
-    """Return the page with these sections; each takes the place of the one with its title."""
-    found = {each.partition("\n")[0]: each for each in before.split("\n## ")[1:]}
-    new = {each.partition("\n")[0]: each for each in (text.removeprefix("## ") for text in sections)}
-    return "\n".join((_HEAD, *(f"## {each.strip()}\n" for _, each in sorted({**found, **new}.items()))))
 
 
 def main(arguments: list[str], to: Path = PAGE) -> int:

@@ -24,14 +24,13 @@ ended() { trap '' HUP INT TERM PIPE; [ -z "$started" ] || ask quit > /dev/null; 
 trap ended EXIT
 # Else sh ends without a word to the daemon: by the signal, or since nobody reads any more what it says.
 trap 'exit 1' HUP INT TERM PIPE
-nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc)
 if [ -n "$simulated" ]; then echo 'cuda=left out: the GPU is SIMULATED'
-elif [ -z "$nvcc" ]; then echo 'cuda=left out: there is no nvcc'
+elif ! command -v cc > /dev/null; then echo 'cuda=left out: there is no C compiler (cc)'
 else
-  printf '%s' "$SOURCE" | base64 -d > "$folder/client.cu"
-  if timeout -k 2 120 "$nvcc" -o "$folder/client" "$folder/client.cu" > "$folder/nvcc.log" 2>&1; then
+  printf '%s' "$SOURCE" | base64 -d > "$folder/client.c"
+  if timeout -k 2 120 cc -std=gnu11 -O1 -o "$folder/client" "$folder/client.c" -ldl > "$folder/cc.log" 2>&1; then
     echo "cuda=$(timeout -k 2 60 "$folder/client" | tail -n 1)"
-  else echo "cuda=nvcc failed: $(tail -n 1 "$folder/nvcc.log")"; fi
+  else echo "cuda=cc failed: $(tail -n 1 "$folder/cc.log")"; fi
 fi
 # discover WAY [CONFIGURATION]: what it writes where GPUs are shared so.
 discover() {

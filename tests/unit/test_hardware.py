@@ -72,7 +72,7 @@ def started(machine: Path, loaded: bool = True) -> subprocess.Popen[str]:
     changed = own.replace("/sys/module/nvidia", str(module))
     inner, other = (base64.b64encode(text.encode()).decode() for text in (own, changed))
     probe = probe.replace(inner, other).replace("/sys/module/nvidia", str(module))
-    probe = probe.replace("/usr/local/cuda/bin/nvcc", str(machine / "none")).replace("TMPDIR=/tmp", f"TMPDIR={machine}")
+    probe = probe.replace("command -v cc ", f"[ -x {machine}/cc ] ").replace("TMPDIR=/tmp", f"TMPDIR={machine}")
     environment = {"PATH": f"{machine}:/usr/bin:/bin", "LAB": str(machine)}
     return subprocess.Popen(
         ["sh", "-c", probe], env=environment, text=True, start_new_session=True, stdout=subprocess.PIPE,
@@ -87,7 +87,7 @@ def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
 
 
 @pytest.mark.simulated
-def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(machine: Path) -> None:
+def test_a_machine_with_a_compiler_and_mps_tells_of_its_client_and_leaves_nothing(machine: Path) -> None:
     found = asked(machine)
     assert found.log is not None and found.log.gpus[0].name == "Tesla T4"
     assert (found.cuda, found.mps, found.client) == ("PASSED", "100.0", "PASSED, by a server, 1 client")
@@ -167,10 +167,10 @@ def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_i
 
 @pytest.mark.simulated
 def test_what_fails_is_a_fault_and_what_is_not_there_is_left_out(machine: Path) -> None:
-    (machine / "nvcc-fails").touch()
+    (machine / "cc-fails").touch()
     found = asked(machine)
-    assert found.faults == ("CUDA client: nvcc failed: fatal: none",)
-    (machine / "nvcc").unlink()
+    assert found.faults == ("CUDA client: cc failed: fatal: none",)
+    (machine / "cc").unlink()
     (machine / "nvidia-cuda-mps-control").unlink()
     found = asked(machine)
     assert found.faults == () and found.cuda.startswith("left out") and found.mps.startswith("left out")
@@ -280,5 +280,5 @@ def test_without_a_gpu_one_line_is_said_and_of_a_simulated_one_no_page_is_writte
         looked(monkeypatch, machine)
         assert hardware.main([], tmp_path / "hardware.md") == 0
         assert said in capsys.readouterr().out and not (tmp_path / "hardware.md").exists()
-    client = (Path(hardware.__file__).parent / "client.cu").read_bytes()
+    client = (Path(hardware.__file__).parent / "client.c").read_bytes()
     assert base64.b64encode(client).decode() in str(hardware.MachineFact.probe)

@@ -26,7 +26,7 @@ def needed_change(state: Containerd, desired: Runtimes, placement: Placement = "
     unhealthy = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or unhealthy):
         return None
-    expected = tuple(f"{key}={value}" for key, value in desired_values(desired).items())
+    expected = tuple(f"{key}={value}" for key, value in desired_values(desired, version).items())
     since = f"{state.configured_at} {state.unit_written_at}"
     return RuntimeChange(files, _staged(state, files, place), expected, "restart", since)
 

@@ -15,6 +15,7 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.containerd import findings
 from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
+from gpunode.components.containerd.editor import cdi_option
 from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, needs_restart, overrides, systemd_cgroup_of
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import (
@@ -238,7 +239,7 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
             remedy=RUN,
             disruption=disruption,
         )
-    if desired.cdi is not None:
+    if cdi_option(desired.cdi, actual.version) is not None:
         good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
         yield findings.CDI.compared(
             _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption

@@ -69,6 +69,17 @@ def names_runtime(default_runtime: Any) -> bool:
 RUNC_TYPE = "io.containerd.runc.v2"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
+# From this version on the option is gone, and CDI is always on (2.4.2: "Ignoring unknown key in TOML for plugin").
+_CDI_ALWAYS = "2.4"
+
+
+def cdi_option(cdi: bool | None, containerd_version: str | None) -> bool | None:
+    """Return the desired value of enable_cdi, None where the version has no such option and CDI is on as desired."""
+    return None if cdi and containerd_version and _has_always(containerd_version) else cdi
+
+
+def _has_always(containerd_version: str) -> bool:
+    return versions.at_least(versions.major_minor(containerd_version), _CDI_ALWAYS)
 
 
 # The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.
@@ -99,8 +110,12 @@ def add_runtimes(
     """
     if desired.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
-    if desired.cdi is not None:
-        put(plugin, "enable_cdi", desired.cdi)
+    if desired.cdi is False and _has_always(containerd_version):
+        raise ConfigurationRefused(
+            f"containerd {containerd_version} always has CDI on. Remedy: leave containerd.cdi out, or set it to True"
+        )
+    if (cdi := cdi_option(desired.cdi, containerd_version)) is not None:
+        put(plugin, "enable_cdi", cdi)
     containerd = table_in(plugin, "containerd", hidden=True)
     if default_table_counts(containerd_version) and names_runtime(containerd.get("default_runtime")):
         del containerd["default_runtime"]

@@ -13,6 +13,7 @@ from typing import Any
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
 from gpunode.components.containerd.drop_in import PATH, is_imported
+from gpunode.components.containerd.editor import cdi_option
 from gpunode.components.containerd.state import CRI_PLUGINS, Containerd, DropIn
 from gpunode.components.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
 
@@ -46,15 +47,15 @@ def systemd_cgroup_of(runtime: str) -> str:
     return f"containerd.runtimes.{runtime}.options.SystemdCgroup"
 
 
-def desired_values(desired: Runtimes) -> dict[str, str]:
+def desired_values(desired: Runtimes, containerd_version: str | None) -> dict[str, str]:
     """Return the values that the merged configuration must have: key below the CRI plugin -> value in TOML."""
     cgroup = str(desired.systemd_cgroup).lower()
     values = {DEFAULT_RUNTIME: desired.default, systemd_cgroup_of("runc"): cgroup}
     if desired.nvidia:
         values["containerd.runtimes.nvidia.options.BinaryName"] = NVIDIA_RUNTIME
         values[systemd_cgroup_of("nvidia")] = cgroup
-    if desired.cdi is not None:
-        values["enable_cdi"] = str(desired.cdi).lower()
+    if (cdi := cdi_option(desired.cdi, containerd_version)) is not None:
+        values["enable_cdi"] = str(cdi).lower()
     return values
 
 
@@ -67,7 +68,7 @@ def overrides(state: Containerd, desired: Runtimes, own_drop_in: bool = False) -
         versions.major_minor(state.version), tables.containerd().drop_ins_merge_since
     )
     others = list(_others(state, own_drop_in))
-    for key, value in desired_values(desired).items():
+    for key, value in desired_values(desired, state.version).items():
         for drop_in in reversed(others):
             actual = dict(drop_in.says).get(key)
             if actual is None and (merges or not drop_in.section):
@@ -80,7 +81,7 @@ def overrides(state: Containerd, desired: Runtimes, own_drop_in: bool = False) -
 def differing(state: Containerd, desired: Runtimes) -> Iterator[Override]:
     """Yield the keys that have another value in the merged configuration than desired."""
     merged = dict(state.effective)
-    for key, value in desired_values(desired).items():
+    for key, value in desired_values(desired, state.version).items():
         if merged.get(key) != value:
             yield Override(None, key, merged.get(key), value)
 

@@ -32,14 +32,16 @@ _TWICE = command_caution(
 )  # fmt: skip
 _NOWHERE = command_caution(
     "mig.layout-nowhere", "No product that a MIG configuration's entry is for can hold its layout.",
-    "nvidia-mig-parted reports this only on the node, when it applies the layout. The message names a product and what "
-    "does not fit on it.",
+    "Where a count does not fit, nvidia-mig-parted fails on the node and leaves the GPU without instances; where the "
+    "GPU lacks a profile, it does the same and reports success. The message names a product and "
+    "what does not fit on it.",
     remedy="change the layout, or name the products in a device filter; `gpunode mig check` with --gpu lists the "
     "nearest layouts that fit",
 )  # fmt: skip
 _OVERLAP = command_caution(
     "mig.entries-overlap", "Two entries of a MIG configuration are for the same GPU.",
-    "The later entry counts; the earlier one does nothing on that GPU.",
+    "The later entry counts; the earlier one does nothing on that GPU. nvidia-mig-parted fails where one of the two "
+    "turns MIG on and the other turns it off.",
     remedy="separate the entries with `devices` or a device filter",
 )  # fmt: skip
 
@@ -125,6 +127,8 @@ def _overlaps(entries: Sequence[Entry]) -> Iterator[Mistake]:
         shared = _shared(first.devices, second.devices)
         if shared is not None and _same_gpus(first.device_filter, second.device_filter):
             message = f"is for {shared} too, which {first.path} is for: the later entry counts"
+            if first.mig_enabled != second.mig_enabled:
+                message += "; nvidia-mig-parted fails, because one turns MIG on and the other turns it off"
             yield Mistake(second.path, None, message, code=_OVERLAP)
 
 

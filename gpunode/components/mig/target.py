@@ -127,6 +127,9 @@ def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iter
             continue
         if gpu is None:
             raise StateNotKnown(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
+        if gpu.current in WITHOUT_VALUE and entry.devices is None and any(each.capable for each in state.gpus):
+            # As nvidia-mig-parted does: `devices: all` means those of a node's GPUs that have MIG.
+            continue
         if gpu.capable or entry.mig_enabled:
             yield _target(entry, gpu, each.product, where)
 

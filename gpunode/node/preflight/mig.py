@@ -53,12 +53,17 @@ NO_MIG = RefusalMessage(
 
 
 def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
-    """Refuse to divide a GPU without MIG; where another GPU of the node has MIG, a GPU without an entry is left out."""
+    """Refuse to divide a GPU without MIG.
+
+    Where another GPU of the node has MIG, one that no entry names (`devices: all`) is left out.
+    """
     lacking = [each for each in chosen if _has_no_mig(each.gpu)]
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
     seen = set()
     for each in lacking:
-        divided = each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None
+        divided = alone and settings.mig.file is None
+        if each.entry is not None:
+            divided = each.entry.mig_enabled and (alone or each.entry.devices is not None)
         if divided and each.gpu.device_id not in seen:
             seen.add(each.gpu.device_id)
             yield NO_MIG(named=named(each.gpu), config=settings.mig.config)

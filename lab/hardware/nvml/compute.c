@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* NVML's constants of compute instance profiles. */
+enum { ONE_SLICE = 0, ONE_SLICE_REV1 = 7 };
+
 /* Begin a function on the profile of compute instances that has a number, in a GPU instance. */
 #define ENTER_COMPUTE_PROFILE(to)                                            \
     const struct compute_profile *part;                                      \
@@ -11,11 +14,29 @@
     part = compute_profile_by_number(profile_of(instance), number);          \
     REQUIRE(part != NULL, NVML_ERROR_NOT_SUPPORTED)
 
+/* Return the profile that NVML's constant 1_SLICE, 2_SLICE ... stands for; NULL if the instance has none.
+   In an instance with double memory the profile of one slice has the id 7. nvidia-mig-parted and NVIDIA's DRA driver ask
+   for it by 1_SLICE (0). 1_SLICE_REV1 (7) does not stand for it as well: a program that walks the constants would count
+   each of its instances twice. */
+static const struct compute_profile *compute_profile_of_constant(const struct profile *of, unsigned int constant)
+{
+    const struct compute_profile *part = compute_profile_by_number(of, constant);
+    if (constant == ONE_SLICE && part == NULL)
+        return compute_profile_by_number(of, ONE_SLICE_REV1);
+    return constant == ONE_SLICE_REV1 ? NULL : part;
+}
+
+#define ENTER_COMPUTE_CONSTANT(to)                                           \
+    const struct compute_profile *part;                                      \
+    ENTER_INSTANCE(to);                                                      \
+    part = compute_profile_of_constant(profile_of(instance), number);        \
+    REQUIRE(part != NULL, NVML_ERROR_NOT_SUPPORTED)
+
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(
     nvmlGpuInstance_t instance, unsigned int number, unsigned int engines, nvmlComputeInstanceProfileInfo_t *to)
 {
     const struct profile *of;
-    ENTER_COMPUTE_PROFILE(to);
+    ENTER_COMPUTE_CONSTANT(to);
     REQUIRE(engines == 0, NVML_ERROR_NOT_SUPPORTED);
     of = profile_of(instance);
     *to = (nvmlComputeInstanceProfileInfo_t){
@@ -29,7 +50,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(
 {
     const struct profile *of;
     unsigned int version;
-    ENTER_COMPUTE_PROFILE(to);
+    ENTER_COMPUTE_CONSTANT(to);
     REQUIRE(engines == 0, NVML_ERROR_NOT_SUPPORTED);
     of = profile_of(instance);
     version = to->version;

@@ -52,13 +52,14 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* Looking for a UUID, NVML asks every GPU for its own, and ends at one that is lost. */
+/* Looking for a UUID, NVML fails as soon as any GPU is lost. */
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     ENTER;
     REQUIRE(uuid != NULL && device != NULL, NVML_ERROR_INVALID_ARGUMENT);
-    for (struct gpu *gpu = state.gpu; gpu < state.gpu + state.gpus; gpu++) {
+    for (struct gpu *gpu = state.gpu; gpu < state.gpu + state.gpus; gpu++)
         REQUIRE(!gpu->lost, NVML_ERROR_UNKNOWN);
+    for (struct gpu *gpu = state.gpu; gpu < state.gpu + state.gpus; gpu++) {
         *device = gpu;
         REQUIRE(strcmp(gpu->uuid, uuid) != 0, NVML_SUCCESS);
         for (struct instance *of = gpu->instance; of < gpu->instance + MOST_INSTANCES; of++)

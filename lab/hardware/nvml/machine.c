@@ -139,9 +139,13 @@ int state_refresh(void)
 
     if (!machine_is_node()) {
         /* It is overwritten in place: until it is complete, look again. */
-        for (int tries = 0; tries < 50; tries++, usleep(10000))
-            if (read_copy() != 0 || (state_read(text, 1, NULL), state.complete))
+        for (int tries = 0; tries < 50; tries++, usleep(10000)) {
+            if (read_copy() != 0)
+                return -1;
+            state_read(text, 1, NULL);
+            if (state.complete)
                 break;
+        }
         return state.complete && machine_has("/dev/nvidiactl") ? 0 : -1;
     }
     stamp(now, sizeof now);
