@@ -10,8 +10,6 @@ LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap 
 # The second tier: PostgreSQL for the history, and a browser for the page that `--html` writes.
 DATABASE_PACKAGES := postgresql
 BROWSER_PACKAGES := chromium fonts-dejavu-core
-# The second tier's Go programs, some with C in them. Go itself comes from https://go.dev/dl: distributions' own is too old.
-GO_PACKAGES := gcc libc6-dev
 # The third tier: the virtual machine, and the real vagrant with the keys that it reads.
 VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage
 VAGRANT_PACKAGES := vagrant ruby-ed25519 ruby-bcrypt-pbkdf
@@ -24,7 +22,7 @@ TIMED = date +"==> %H:%M:%S $(1)"
 SCENARIOS ?=
 ONLY = $(if $(SCENARIOS),--scenarios "$(SCENARIOS)")
 
-.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-unit-2 test-nodes test-all bench test-real test-hardware lint package \
+.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-unit-2 test-nodes test-all bench test-real test-hardware rehearse-hardware lint package \
   docs pictures audit
 
 help:
@@ -38,6 +36,7 @@ help:
 	@echo "make test-all       tier 3: everything, with the virtual machine and breaks (hours)"
 	@echo "make test-real      what needs more than this machine, such as GPUNODE_REAL_REPOSITORIES=1 (docs/testing.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts next to nvidia-smi's; writes docs/hardware.md"
+	@echo "make rehearse-hardware  the main job for a machine with a GPU, on a lab node without network (8 minutes)"
 	@echo "make bench          how long plans, probes and commands take; writes docs/performance.md"
 	@echo "make lint           ruff, mypy, shellcheck, and the site of docs/ (into .site)"
 	@echo "make package        build the sdist and the wheel, install and try each"
@@ -67,9 +66,8 @@ lab-tools:
 	$(call install,$(LAB_PACKAGES))
 nodes-tools: lab-tools
 	$(call install,$(DATABASE_PACKAGES)) || echo "PostgreSQL cannot be installed here: its tests of the history are skipped"
-	$(call install,$(GO_PACKAGES))
 	@command -v go >/dev/null || [ -x /usr/local/go/bin/go ] || \
-	  echo "Go is missing: tests with crictl and NVIDIA's programs will fail. Install it (https://go.dev/dl) in /usr/local/go"
+	  echo "Go is missing: tests with crictl and NVIDIA's programs will fail. Install 1.26.6 or newer (https://go.dev/dl) in /usr/local/go"
 	$(call install,$(BROWSER_PACKAGES)) || echo "chromium cannot be installed here: the page's tests in a browser are skipped"
 all-tools: nodes-tools
 	$(call install,$(VM_PACKAGES))
@@ -120,6 +118,8 @@ test-all: setup all-tools
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 	@$(call TIMED,Hostile texts for what reads nodes, servers and reports (10 minutes))
 	@$(CACHED) .venv/bin/python -m tests.fuzz
+	@$(call TIMED,The main job as on a machine with a GPU (10 minutes))
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware.rehearse
 	@$(MAKE) --no-print-directory bench
 
 # Each writes its figures into docs/performance.md.
@@ -133,3 +133,7 @@ test-real: setup
 # Skips with one line where there is no GPU. INVENTORY=... looks at other machines than this one.
 test-hardware: setup
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware $(INVENTORY)
+
+# What tests/hardware/run.sh does on a machine with a GPU. It needs Go and gcc.
+rehearse-hardware: setup lab-tools
+	@$(SUDO) $(CACHED) .venv/bin/python -m tests.hardware.rehearse

@@ -129,7 +129,7 @@ class ContainerdSettings(Runtime):
     systemd_cgroup: bool = True
     """Use systemd's cgroup driver for runc and nvidia; must agree with the kubelet's cgroupDriver."""
     cdi: bool | None = None
-    """`enable_cdi`, for containerd 1.7 and later; not given: left as it is."""
+    """`enable_cdi`, for containerd 1.7 and later; not given: left as it is. From 2.4 on CDI is always on."""
     placement: Literal["auto", "root", "drop-in"] = "auto"
     """Where the runtimes stand: in the `root` file, in a `drop-in` beside it, or `auto`: whichever is safe for the
     version (a drop-in where containerd merges it key by key, as 2.1 does; else the root file)."""

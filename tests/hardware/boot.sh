@@ -1,13 +1,14 @@
 # Boots systemd in namespaces of its own, on an overlay over this machine's root, and runs a command there.
 #
 # boot.sh WORK COMMAND...: WORK is a folder with `unpacked` (what carry.py made); the command finds it as /opt/main-job.
-# What is written goes into a tmpfs, and is gone when the command ends: other file systems of the machine are overlays
-# of their own, or read-only. There is no network but a loopback interface. The GPU itself is the machine's: nothing here
-# hides it. Where the machine lacks systemd or a program that gpunode needs, the carried one of Debian takes its place.
+# What is written goes into a tmpfs, and is gone when the command ends: other file systems of the machine are
+# overlays of their own, or read-only. There is no network but a loopback interface. The GPU itself is the machine's.
+# Where the machine lacks systemd or a program that gpunode needs, the carried one of Debian takes its place.
 # Exit status: the command's; 69 where the machine allows no such thing, after one line that says what failed.
 
 set -u
-[ "${1:-}" = --inside ] && { shift; inside=yes; } || inside=
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+inside=; if [ "${1:-}" = --inside ]; then inside=yes; shift; fi
 work=$1; shift
 new=$work/root
 impossible() { echo "not possible here: $*" >&2; exit 69; }
@@ -58,11 +59,9 @@ others() {
 
 devices() {
   mount -t tmpfs -o mode=755 dev "$new/dev"
-  for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0; do
-    IFS=: read -r name major minor <<-END
-	$node
-	END
-    mknod -m 666 "$new/dev/$name" c "$major" "$minor" || impossible 'device nodes cannot be made'
+  for node in 'null c 1 3' 'zero c 1 5' 'full c 1 7' 'random c 1 8' 'urandom c 1 9' 'tty c 5 0'; do
+    # shellcheck disable=SC2086
+    mknod -m 666 "$new/dev/"$node || impossible 'device nodes cannot be made'
   done
   for node in /dev/nvidia* /dev/fuse; do [ ! -e "$node" ] || cp -a "$node" "$new/dev/"; done
   mkdir "$new/dev/pts" "$new/dev/shm" "$new/dev/char"
@@ -75,10 +74,10 @@ devices() {
 # Of what the machine starts by itself nothing is started a second time, and none of it touches the kernel.
 units() {
   folder=$new/etc/systemd/system
-  mkdir -p "$folder"; find "$folder" -name '*.wants' -o -name '*.requires' | xargs -r rm -rf
+  mkdir -p "$folder"; find "$folder" -depth -path '*.wants*' -delete
   for unit in systemd-udevd systemd-udev-trigger systemd-sysctl systemd-binfmt systemd-modules-load systemd-resolved \
-    systemd-networkd systemd-timesyncd systemd-logind systemd-remount-fs systemd-firstboot getty.target apt-daily.timer \
-    apt-daily-upgrade.timer systemd-random-seed; do
+    systemd-networkd systemd-timesyncd systemd-logind systemd-remount-fs systemd-firstboot getty.target \
+    apt-daily.timer apt-daily-upgrade.timer systemd-random-seed; do
     case "$unit" in *.*) ;; *) unit=$unit.service;; esac
     ln -sf /dev/null "$folder/$unit"
   done
@@ -95,8 +94,10 @@ carried() {
       file=${file#./}
       [ -e "$new/$file" ] || [ -L "$new/$file" ] || cp -a "$work/unpacked/programs/$file" "$new/$file"
     done
-  grep -q '^messagebus:' "$new/etc/passwd" || echo 'messagebus:x:398:398::/nonexistent:/usr/sbin/nologin' >> "$new/etc/passwd"
-  grep -q '^messagebus:' "$new/etc/group" || echo 'messagebus:x:398:' >> "$new/etc/group"
+  # dbus runs as this user, which Debian's package makes as it is configured.
+  account='messagebus:x:398:'
+  grep -q '^messagebus:' "$new/etc/group" || echo "$account" >> "$new/etc/group"
+  grep -q '^messagebus:' "$new/etc/passwd" || echo "${account}398::/nonexistent:/usr/sbin/nologin" >> "$new/etc/passwd"
   ldconfig -r "$new" 2> /dev/null
   echo "$systemd" > "$work/unpacked/systemd"
 }
@@ -106,19 +107,23 @@ if [ -n "$inside" ]; then
   read -r first _ < /proc/self/stat; echo "$first" > "$work/first"
   mkdir -p "$new" "$work/layers"
   # Memory, not disk: an overlay cannot lie on another one, which the machine's root may be.
-  mount -t tmpfs -o mode=755 main-job "$work/layers" || impossible 'nothing can be mounted'
+  mount -t tmpfs -o mode=755,size=16g main-job "$work/layers" || impossible 'nothing can be mounted'
   layered / "$new"
-  mountpoint -q "$new" && : > "$new/.main-job" || impossible 'no overlay can be mounted over the root file system'
-  rm "$new/.main-job"; mkdir -p "$new/opt/main-job"
+  mountpoint -q "$new" || impossible 'nothing can be mounted over the root file system'
+  mkdir -p "$new/opt/main-job" || impossible 'no overlay can be mounted over the root file system'
   others
   mount -t proc proc "$new/proc" || impossible 'no /proc can be mounted'
   mount -t sysfs sysfs "$new/sys" || impossible 'no /sys can be mounted'
   mount -t tmpfs -o mode=755 run "$new/run"; mount -t tmpfs -o mode=1777 tmp "$new/tmp"
   devices; units; carried
   mount --bind "$work/unpacked" "$new/opt/main-job" || impossible 'no folder can be bound'
-  cd "$new" && mkdir -p .old && pivot_root . .old || impossible 'the root cannot be changed'
-  exec chroot . /bin/sh -c 'umount -l /.old; rmdir /.old; exec env -i container=gpunode PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    /usr/lib/systemd/systemd --unit=basic.target --log-target=console --show-status=false' < /dev/null > "$work/console" 2>&1
+  cd "$new" || impossible 'there is no root'
+  mkdir .old
+  pivot_root . .old || impossible 'the root cannot be changed'
+  # shellcheck disable=SC2016
+  exec chroot . /bin/sh -c 'umount -l /.old; rmdir /.old
+    exec env -i container=gpunode PATH=/usr/sbin:/usr/bin:/sbin:/bin /usr/lib/systemd/systemd --unit=basic.target \
+    --log-target=console --show-status=false' < /dev/null > "$work/console" 2>&1
 fi
 
 [ "$(id -u)" = 0 ] || impossible 'root is needed'
@@ -129,14 +134,14 @@ done
 cp /proc/self/mountinfo "$work/mounts"
 first=
 ended() {
-  trap '' HUP INT TERM
+  trap '' HUP INT TERM PIPE
   # With its first process the whole namespace ends.
   [ -z "$first" ] || kill -KILL "$first" 2> /dev/null
   wait
   each_group leave
 }
 trap ended EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 (
   each_group join
   exec unshare --mount --propagation private --pid --fork --uts --ipc --net --cgroup --kill-child \

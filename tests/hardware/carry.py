@@ -52,9 +52,10 @@ _EVERYWHERE = (
     "coreutils",
     "init-system-helpers",
 )
-_LEFT_OUT = ("usr/share/", "etc/init.d", "etc/default", "usr/lib/udev", "usr/lib/modprobe.d")
+_LEFT_OUT = ("usr/share/", "etc/init.d", "etc/default", "lib/udev", "lib/systemd/systemd-networkd")
 _SOURCES = (".c", ".h", ".hpp", ".pyx", ".pxd", ".pyi", ".pyc")
-# Go's programs resemble each other, far apart. The first filter is for jumps in machine code. Higher presets take minutes.
+# Go's programs resemble each other, far apart. The first filter is for jumps in machine code. Higher presets take
+# minutes.
 _FILTERS = ({"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 1 << 27})
 _UNIT = """[Unit]
 Description=containerd
@@ -257,6 +258,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--python", default="3.12", help="the Python of the machine with the GPU")
     given = parser.parse_args(arguments)
+    given.file.parent.mkdir(parents=True, exist_ok=True)
     try:
         carry(given.file, given.python)
     except LabError as error:

@@ -1,13 +1,17 @@
-"""This machine as main_job.py uses it: the driver's files, the GPU's settings, the repository, and what is broken on it.
+"""This machine as main_job.py uses it: driver's files, the GPU's settings, the repository, what is broken on it.
 
 Of the standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 _PORT = 8902
@@ -42,6 +46,11 @@ class Machine:
     def prepare(self) -> str:
         """Put the driver's files where its packages would have them, and let apt read the carried packages alone."""
         copied = self._driver()
+        # Where the driver came with the kernel there may be no list of modules, in which the toolkit's unit looks.
+        listed = Path("/lib/modules", os.uname().release, "modules.dep")
+        if not listed.exists():
+            listed.parent.mkdir(parents=True, exist_ok=True)
+            listed.write_text("updates/dkms/nvidia.ko:\n")
         sources = Path("/etc/apt/sources.list.d")
         shutil.rmtree(sources, ignore_errors=True)
         sources.mkdir(parents=True)
@@ -50,26 +59,25 @@ class Machine:
         )
         shutil.rmtree("/var/lib/apt/lists", ignore_errors=True)
         (Path("/var/lib/apt/lists") / "partial").mkdir(parents=True)
-        command = ["python3", "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory"]
+        command = [sys.executable, "-m", "http.server", str(_PORT), "--bind", "127.0.0.1", "--directory"]
         self._server = subprocess.Popen(
             [*command, str(self.folder / "repository")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self._wait()
         done = subprocess.run(
-            ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"], capture_output=True, text=True, timeout=60,
-            check=False,
+            ["apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"],
+            capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         if done.returncode:
             raise OSError(f"apt-get update: {done.stderr.strip()[-500:]}")
         return copied
 
     def _wait(self) -> None:
-        done = subprocess.run(
-            ["curl", "--fail", "--silent", "--retry", "20", "--retry-delay", "1", "--retry-connrefused", "--output", "/dev/null",
-             f"{self.served}/key.asc"], timeout=40, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise OSError(f"the carried packages are not served: curl exits {done.returncode}")
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", _PORT), timeout=5):
+                return
+            time.sleep(0.1)
+        raise OSError("the carried packages are not served")
 
     def _driver(self) -> str:
         """Copy the driver out of a folder of its own, which gpunode and NVIDIA's toolkit would have to be given."""
@@ -139,7 +147,7 @@ class Machine:
         return done
 
     def container(self) -> list[str]:
-        """Return the command that runs the CUDA program in a container, whose root is made of this machine's libraries."""
+        """Return the command that runs the CUDA program in a container, made of this machine's libraries."""
         root = Path("/root/container")
         shutil.rmtree(root, ignore_errors=True)
         for name in ("dev", "etc", "proc", "sys", "tmp", "run", "lib64", "usr/lib/x86_64-linux-gnu"):
@@ -152,8 +160,8 @@ class Machine:
             shutil.copy2(_LIBRARIES / name, root / "usr/lib/x86_64-linux-gnu")
         runtime = shutil.which("nvidia-container-runtime") or "nvidia-container-runtime"
         return [
-            "ctr", "--namespace", "main-job", "run", "--rm", "--runc-binary", runtime, "--runc-systemd-cgroup", "--cgroup",
-            "system.slice:gpunode:main-job", "--env", "NVIDIA_VISIBLE_DEVICES=all", "--env",
+            "ctr", "--namespace", "main-job", "run", "--rm", "--runc-binary", runtime, "--runc-systemd-cgroup",
+            "--cgroup", "system.slice:gpunode:main-job", "--env", "NVIDIA_VISIBLE_DEVICES=all", "--env",
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "--rootfs", str(root), "main-job", "/client",
         ]  # fmt: skip
 

@@ -1,13 +1,14 @@
 """The main job on this machine's GPU, from bare to broken and healed, in the namespaces that boot.sh made.
 
-It needs the standard library alone, and /opt/main-job, what carry.py packed. Each step is printed with its seconds; all of
-them go to /opt/main-job/result.json. It exits 1 where a step failed, and where the GPU is left otherwise than it was.
+It needs the standard library alone, and /opt/main-job, what carry.py packed. Each step is printed with its seconds;
+all go to /opt/main-job/result.json. It exits 1 where a step failed, and where the GPU is not left as it was.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,8 +18,8 @@ from typing import Any
 
 HERE = Path("/opt/main-job")
 sys.path.insert(0, str(HERE))
-from machine import Machine  # noqa: E402
-from nvml_compared import compared  # noqa: E402
+from tests.hardware.machine import Machine  # noqa: E402
+from tests.hardware.nvml_compared import compared  # noqa: E402
 
 _INVENTORY = Path("/root/main-job.py")
 _PIPE = "/run/nvidia-mps"
@@ -118,18 +119,17 @@ class Job:
 
     def compare_nvml(self) -> str:
         """Hold the lab's NVML library against the driver's."""
+        seen: str
         seen, self.nvml = compared(HERE, self.machine.simulated)
         return seen
 
     def cuda(self) -> str:
         """Run the CUDA program on the machine."""
-        return self._passed([HERE / "client"], {})
+        return self._passed([HERE / "client"])
 
     def cuda_in_container(self) -> str:
         """Run the CUDA program in a container that NVIDIA's runtime gives the GPU."""
-        if self.machine.simulated:
-            return f"{_LEFT_OUT}: the GPU is SIMULATED"
-        return self._passed(self.machine.container(), {})
+        return self._passed(self.machine.container())
 
     def cuda_by_mps(self) -> str:
         """Run the CUDA program as a client of the MPS daemon, and look for it there."""
@@ -152,13 +152,11 @@ class Job:
             raise StepFailed(f"exit status {client.returncode}, {clients} clients: {said.strip()}")
         return f"{said.strip()}, {clients} client of a server"
 
-    def _passed(self, command: list[Any], environment: dict[str, str]) -> str:
-        if self.machine.simulated:
-            return f"{_LEFT_OUT}: the GPU is SIMULATED"
-        done = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=90, check=False
-        )
+    def _passed(self, command: list[Any]) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         said = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
+        if self.machine.simulated and said[-1].startswith("libcuda.so.1 has no cuInit"):
+            return f"{_LEFT_OUT}: the GPU is SIMULATED; the program found its libcuda"
         if done.returncode or said[-1] != "PASSED":
             raise StepFailed(f"exit status {done.returncode}: {' / '.join(said[-4:])}")
         return said[-1]
@@ -213,11 +211,20 @@ def _last(text: str) -> str:
 
 def main() -> int:
     """Run the job and keep its result."""
+    # Where its time is over, the GPU's settings are put back all the same.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    # A proxy of the machine's cannot reach the repository, which is served here.
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[name]
     job = Job()
     try:
         job.run()
     except StepFailed:
         pass
+    except SystemExit:
+        job.steps.append(
+            {"step": "time limit", "seen": "failed: stopped before the last step", "seconds": 0, "ok": False}
+        )
     finally:
         if job.before and job.machine.state() != job.before:
             job.machine.restore(job.before)

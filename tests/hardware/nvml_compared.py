@@ -44,9 +44,9 @@ _OF_GPU = {
 # Another card, or another moment, has another value: the status alone counts.
 _OWN = (
     "nvmlDeviceGetUUID", "nvmlDeviceGetSerial", "nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2",
-    "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetUtilizationRates", "nvmlSystemGetNVMLVersion", "nvmlDeviceGetBAR1MemoryInfo",
-    "nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetVbiosVersion",
-    "nvmlDeviceGetBoardPartNumber", "nvmlDeviceGetGpuFabricInfo",
+    "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetUtilizationRates", "nvmlSystemGetNVMLVersion",
+    "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetBoardPartNumber", "nvmlDeviceGetGpuFabricInfo",
 )  # fmt: skip
 _PROFILES = 10
 
@@ -66,7 +66,7 @@ def _call(function: Any, kind: str, *handle: Any) -> tuple[int, Any]:
 
 
 def asked(library: str, names: list[str]) -> dict[str, Any]:
-    """Return what a library has, and what it answers of the system and of GPU 0: name -> status, or status and answer."""
+    """Return what a library has, and its answers on the system and on GPU 0: name -> [status, answer]."""
     nvml = ctypes.CDLL(library)
     answers: dict[str, Any] = {name: "there" if hasattr(nvml, name) else "missing" for name in names}
     answers["nvmlInit_v2"] = [nvml.nvmlInit_v2(), None]
@@ -135,8 +135,8 @@ def compared(folder: Path, simulated: bool) -> tuple[str, list[dict[str, str]]]:
 
 def _answers(library: str, names: Path, environment: dict[str, str]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, __file__, library, str(names)], env={**os.environ, **environment}, capture_output=True, text=True,
-        timeout=60, check=False,
+        [sys.executable, __file__, library, str(names)], env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     if done.returncode:
         raise OSError(f"{library}: {done.stderr.strip()[-500:] or done.returncode}")

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 _HEAD = (
-    "# Hardware\n\nWritten by `make test-hardware` and `tests/hardware/run.sh` on machines with GPUs: the last look at each "
-    "kind of machine. Do not edit by hand.\n"
+    "# Hardware\n\nWritten by `make test-hardware` and `tests/hardware/run.sh` on machines with GPUs: the last look at "
+    "each kind of machine. Do not edit by hand.\n"
 )
-_NOT_YET = (
-    "## The main job\n\nNot yet run on a real GPU. [Testing](testing.md#the-main-job-on-a-machine-with-a-gpu) has the "
-    "commands, and what a lab node with a SIMULATED GPU showed of them.\n"
-)
+# What the page has as long as no machine had a run.
+_NOT_YET = "The main job"
 
 
 def page(before: str, sections: Iterable[str]) -> str:
@@ -25,7 +23,7 @@ def page(before: str, sections: Iterable[str]) -> str:
     new = {each.partition("\n")[0]: each for each in (text.removeprefix("## ") for text in sections)}
     every = {**found, **new}
     if any(title.endswith(": the main job") for title in every):
-        every.pop("The main job", None)
+        every.pop(_NOT_YET, None)
     return "\n".join((_HEAD, *(f"## {each.strip()}\n" for _, each in sorted(every.items()))))
 
 
@@ -46,8 +44,9 @@ def main_job(result: Mapping[str, Any], now: datetime) -> str:
     )
     return (
         f"## {len(gpus)} × {names}, driver {driver}: the main job\n\n{marked}"
-        f"{now:%Y-%m-%d}: {result['system']}, kernel {result['kernel'].partition('-')[0]}; containerd {about['containerd']}, "
-        f"runc {about['runc']}, container toolkit {about['toolkit']}; no network. {result['seconds']} s, {verdict}.\n\n"
+        f"{now:%Y-%m-%d}: {result['system']}, kernel {result['kernel'].partition('-')[0]}; "
+        f"containerd {about['containerd']}, runc {about['runc']}, container toolkit {about['toolkit']}; "
+        f"no network. {result['seconds']} s, {verdict}.\n\n"
         "| step | what was seen | seconds |\n|---|---|---|\n" + "\n".join(rows)
         + (differences + "\n".join(told) if told else "") + "\n"
     )  # fmt: skip
@@ -58,11 +57,11 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the section, and write it into the page unless the GPU is SIMULATED."""
+    """Print the section, and write it into the page unless there was no GPU or it is SIMULATED."""
     result = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
     text = main_job(result, datetime.now(UTC))
     print(text)
-    if not result["simulated"]:
+    if result["gpus"] and not result["simulated"]:
         path = Path(arguments[1])
         path.write_text(page(path.read_text(encoding="utf-8") if path.exists() else "", [text]), encoding="utf-8")
     return 0

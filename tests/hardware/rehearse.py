@@ -1,8 +1,8 @@
-"""`python -m tests.hardware.rehearse CARRIED`: the main job as run.sh runs it, on a lab node that stands for a machine.
+"""`make rehearse-hardware`: the main job as run.sh runs it, on a lab node that takes the place of a machine with a GPU.
 
 The node has a SIMULATED GPU and its SIMULATED driver, no network, and no systemd: its first process is `sleep`, and
-Debian's systemd is removed from it, so that the carried one boots. Nothing of it shows anything of hardware; it shows that
-the script, what it carries, and the namespaces do.
+Debian's systemd is removed from it, so that the carried one boots. It shows nothing of hardware, but that the script,
+what it carries, and the namespaces work. `python -m tests.hardware.rehearse FILE` takes a file that was made before.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from gpunode.lab.errors import LabError
 from gpunode.lab.hardware.nvml.build import library
 from gpunode.lab.nodes import Node
 from gpunode.lab.podman import attempt, podman
-from tests.hardware.carry import CHECKOUT
+from tests.hardware.carry import CHECKOUT, carry
 from tests.molecule.mps.mps_nodes import UNPACK
 
 _LAB = os.environ.get("GPUNODE_TEST_LABS", "") + "rehearsal"
 _GPU = "h100-80gb"
 _DRIVER = "580.95.05"
 _SECONDS = 900
+# Debian 12 has it.
+_PYTHON = "3.11"
 # All of systemd's own programs: the units stay, for the lab's hardware is one.
 _NO_SYSTEMD = (
     "rm -rf /usr/lib/systemd/systemd* /usr/lib/x86_64-linux-gnu/systemd /usr/bin/systemctl /usr/bin/systemd-* "
@@ -35,7 +37,8 @@ _ALONE = """
 import runpy
 found = runpy.run_path({lab!r})
 off = {{name: {{"enabled": False}} for name in ("cuda", "toolkit", "containerd")}}
-nodes = [(name, {{**data, **off, "driver": {{"version": {driver!r}, "flavour": "open"}}}}) for name, data in found["nodes"]]
+driver = {{"driver": {{"version": {driver!r}, "flavour": "open"}}}}
+nodes = [(name, {{**data, **off, **driver}}) for name, data in found["nodes"]]
 """
 # The machine knows nothing of gpunode.
 _OWN = ("var/lib/gpunode", "etc/gpunode", "etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/keyrings")
@@ -107,8 +110,18 @@ def rehearse(carried: Path) -> int:
         nodes.down(_LAB)
 
 
+def main(arguments: list[str]) -> int:
+    """Rehearse with the file of the arguments, or with one that is made for the node's Python."""
+    if arguments:
+        return rehearse(Path(arguments[0]))
+    with tempfile.TemporaryDirectory() as name:
+        carried = Path(name) / "carried.tar.xz"
+        carry(carried, _PYTHON)
+        return rehearse(carried)
+
+
 if __name__ == "__main__":
     try:
-        sys.exit(rehearse(Path(sys.argv[1])))
+        sys.exit(main(sys.argv[1:]))
     except LabError as error:
         sys.exit(str(error))
