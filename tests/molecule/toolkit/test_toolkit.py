@@ -432,7 +432,8 @@ def test_the_table_knows_each_hook_by_the_version_that_brought_it_and_the_toolki
         key: value for key, value in asked_of(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
     }
     read = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
-    assert {key: functools.reduce(dict.__getitem__, key, read) for key in desired} == desired
+    actual: dict[tuple[str, ...], Any] = {key: functools.reduce(dict.__getitem__, key, read) for key in desired}
+    assert actual == desired
     for version in ("1.20.2", "1.19.1", "1.17.8"):
         run = _run(tmp_path, node, {**SHARED, "version": version})
         assert run.code == 0, run.printed
