@@ -383,6 +383,8 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
     assert out(node, "systemctl is-enabled nvidia-cdi-refresh.path") == "enabled"
     again = _run(tmp_path, node, newest)
     assert (again.code, again.operations("success")) == (0, {}), again.printed
+    smoke = _run(tmp_path, node, newest, "deploys/smoke.py")
+    assert smoke.code == 0, smoke.printed
     out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {REFRESHED}")
     assert _run(tmp_path, node, newest).code == 0
     assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
