@@ -68,7 +68,9 @@ def build_toolkit_repository(cache: Path, mirror: Path, report: Report) -> None:
 def _module(version: str) -> Path:
     """Return the folder of the toolkit's module, which has the units that its packages hold."""
     command = ["go", "mod", "download", "-json", f"{_MODULE}@v{version}"]
-    environment = {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    # The build before looks for Go in its own folder, too: sudo leaves that out of the PATH.
+    path = f"{os.environ.get('PATH', '')}:/usr/local/go/bin"
+    environment = {**os.environ, "PATH": path, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
     try:
         return Path(json.loads(done.stdout)["Dir"])

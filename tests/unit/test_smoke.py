@@ -22,12 +22,10 @@ pytestmark = pytest.mark.pure
 
 
 @pytest.mark.real
-def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_the_library_cache_to(
-    tmp_path: Path,
-) -> None:
+def test_the_test_s_root_has_the_folder_that_the_toolkit_s_hook_writes_the_library_cache_to(tmp_path: Path) -> None:
+    """From 1.18 on the hook update-ldcache ends a container's start where there is no /etc."""
     script = script_file("smoke_root").replace("/var/tmp/gpunode-smoke", f"{tmp_path}/smoke") + '\necho "$root"\n'
     root = Path(subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip())
-    # Hooks from 1.18 on end where the folder is not there; the scenario `toolkit` runs them.
     assert (root / "etc").is_dir()
 
 

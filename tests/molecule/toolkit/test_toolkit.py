@@ -383,6 +383,8 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
     assert out(node, "systemctl is-enabled nvidia-cdi-refresh.path") == "enabled"
     again = _run(tmp_path, node, newest)
     assert (again.code, again.operations("success")) == (0, {}), again.printed
+    smoke = _run(tmp_path, node, newest, "deploys/smoke.py")
+    assert smoke.code == 0, smoke.printed
     out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {REFRESHED}")
     assert _run(tmp_path, node, newest).code == 0
     assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
@@ -431,9 +433,9 @@ def test_the_table_knows_each_hook_by_the_version_that_brought_it_and_the_toolki
     desired = {
         key: value for key, value in asked_of(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
     }
-    read: Any = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
-    found: dict[tuple[str, ...], Any] = {key: functools.reduce(dict.__getitem__, key, read) for key in desired}
-    assert found == desired
+    read = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
+    actual: dict[tuple[str, ...], Any] = {key: functools.reduce(dict.__getitem__, key, read) for key in desired}
+    assert actual == desired
     for version in ("1.20.2", "1.19.1", "1.17.8"):
         run = _run(tmp_path, node, {**SHARED, "version": version})
         assert run.code == 0, run.printed
