@@ -134,6 +134,7 @@ done
 [ -x /usr/lib/systemd/systemd ] || [ -x "$work/unpacked/programs/usr/lib/systemd/systemd" ] || impossible 'no systemd'
 cp /proc/self/mountinfo "$work/mounts"
 first=''; job=''
+# shellcheck disable=SC2329
 ended() {
   trap '' HUP INT TERM PIPE
   # With its first process the whole namespace ends.
