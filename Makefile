@@ -10,8 +10,6 @@ LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap 
 # The second tier: PostgreSQL for the history, and a browser for the page that `--html` writes.
 DATABASE_PACKAGES := postgresql
 BROWSER_PACKAGES := chromium fonts-dejavu-core
-# The second tier's Go programs, some with C in them. Go itself comes from https://go.dev/dl: distributions' own is too old.
-GO_PACKAGES := gcc libc6-dev
 # The third tier: the virtual machine, and the real vagrant with the keys that it reads.
 VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage
 VAGRANT_PACKAGES := vagrant ruby-ed25519 ruby-bcrypt-pbkdf
@@ -68,9 +66,8 @@ lab-tools:
 	$(call install,$(LAB_PACKAGES))
 nodes-tools: lab-tools
 	$(call install,$(DATABASE_PACKAGES)) || echo "PostgreSQL cannot be installed here: its tests of the history are skipped"
-	$(call install,$(GO_PACKAGES))
 	@command -v go >/dev/null || [ -x /usr/local/go/bin/go ] || \
-	  echo "Go is missing: tests with crictl and NVIDIA's programs will fail. Install it (https://go.dev/dl) in /usr/local/go"
+	  echo "Go is missing: tests with crictl and NVIDIA's programs will fail. Install 1.26.6 or newer (https://go.dev/dl) in /usr/local/go"
 	$(call install,$(BROWSER_PACKAGES)) || echo "chromium cannot be installed here: the page's tests in a browser are skipped"
 all-tools: nodes-tools
 	$(call install,$(VM_PACKAGES))

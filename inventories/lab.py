@@ -40,6 +40,11 @@ _repositories = {
     }
     for family, places in _places.items()
 }
+# The same with NVIDIA's own programs in place of the SIMULATED ones: `gpunode lab up --nvidia-toolkit`.
+_repositories["nvidia-toolkit"] = {
+    **_repositories["apt"],
+    "toolkit": {"url": f"{_served}/nvidia-toolkit/stable/deb/amd64", **_key},
+}
 # RHEL and its kin have no containerd of their own; Fedora has, and the lab's has none.
 _docker_s = {"containerd": {"source": "docker-repository", "default_runtime": "nvidia"}}
 # NVIDIA has no older CUDA for it.
@@ -55,7 +60,9 @@ nodes = [
             "ssh_key": str(_folder / "id_ed25519"),
             "ssh_known_hosts_file": str(_folder / "known_hosts"),
             "ssh_strict_host_key_checking": "yes",
-            "repositories": _repositories[_node.get("family", "apt")],
+            "repositories": _repositories[
+                "nvidia-toolkit" if _node.get("nvidia_toolkit") else _node.get("family", "apt")
+            ],
             **_more.get(_node.get("family", "apt"), {}),
         },
     )

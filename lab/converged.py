@@ -23,8 +23,10 @@ _KEPT_SECONDS = 86400
 _SECONDS = 900
 
 
-def root(report: Report, gpu: str, gpus: int) -> Path:
+def root(report: Report, gpu: str, gpus: int, *, nvidia_toolkit: bool = False) -> Path:
     """Return a folder with the files of a node with these GPUs after `deploys/gpu_node.py` with the lab's settings.
+
+    nvidia_toolkit: whether its container toolkit is NVIDIA's own, as nodes.up has it.
 
     Where the cache has none of this code, a lab of its own is brought up for it, converged and copied. Raises LabError
     where the run fails, and where gpunode is installed: a checkout's files alone say what a run makes of a node.
@@ -35,12 +37,12 @@ def root(report: Report, gpu: str, gpus: int) -> Path:
             "--converged out and run deploys/gpu_node.py yourself, or use the gpunode of a checkout (`make setup`)"
         )
     folder = cache_dir() / "converged"
-    wanted = folder / _digest(nodes.made_from(report), gpu, gpus)
+    wanted = folder / _digest(nodes.made_from(report, nvidia_toolkit=nvidia_toolkit), gpu, gpus, nvidia_toolkit)
     with locked(folder / "lock"):
         if not wanted.is_dir():
             remove_partial(folder)
             started = time.monotonic()
-            _make(wanted, gpu, gpus)
+            _make(wanted, gpu, gpus, nvidia_toolkit)
             report(
                 f"converged node: a run made one, and its files are in the cache, {time.monotonic() - started:.0f} s"
             )
@@ -49,12 +51,12 @@ def root(report: Report, gpu: str, gpus: int) -> Path:
     return wanted
 
 
-def _make(wanted: Path, gpu: str, gpus: int) -> None:
+def _make(wanted: Path, gpu: str, gpus: int, nvidia_toolkit: bool) -> None:
     # One name for this checkout: what a run left that was killed is taken down by the next.
     lab = f"converged-{hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]}"
     nodes.down(lab)
     try:
-        (node,) = nodes.up(lab, 1, gpu, gpus)
+        (node,) = nodes.up(lab, 1, gpu, gpus, nvidia_toolkit=nvidia_toolkit)
         done = subprocess.run(
             [Path(sys.executable).with_name("pyinfra"), "-y", "inventories/lab.py", "deploys/gpu_node.py"],
             cwd=CHECKOUT, env={**os.environ, "GPUNODE_LAB": lab, "NO_COLOR": "1"}, stdin=subprocess.DEVNULL,
@@ -68,8 +70,8 @@ def _make(wanted: Path, gpu: str, gpus: int) -> None:
         nodes.down(lab)
 
 
-def _digest(made_from: str, gpu: str, gpus: int) -> str:
-    digest = hashlib.sha256(f"{made_from}\0{gpu}\0{gpus}\0".encode())
+def _digest(made_from: str, gpu: str, gpus: int, nvidia_toolkit: bool) -> str:
+    digest = hashlib.sha256(f"{made_from}\0{gpu}\0{gpus}\0{nvidia_toolkit}\0".encode())
     files = [path for room in _ROOMS for path in (CHECKOUT / room).rglob("*") if path.is_file()]
     for path in sorted((*files, *(CHECKOUT / name for name in _FILES))):
         if "__pycache__" not in path.parts:

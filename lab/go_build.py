@@ -124,7 +124,7 @@ _REMEDIES = (
     (
         r"dial tcp|i/o timeout|connection re(fused|set)|no such host|server misbehaving|TLS handshake|proxyconnect|"
         r"reading https?://|module lookup disabled",
-        "the module proxy {proxy} cannot be reached; set GOPROXY to one that this machine reaches",
+        "modules cannot be fetched with GOPROXY={proxy}; set it to a module proxy that this machine reaches",
     ),
 )
 

@@ -140,10 +140,19 @@ def _build(group: str, target: Path, report: Report) -> None:
     announced = functools.partial(report, f"go: building {what} ({minutes}, once)")
     build(what, _FOLDER / group, flags, needs_gcc=made.cgo, announce=announced)
     for name in names(group):
-        done = subprocess.run([target / name, "--version"], capture_output=True, text=True, timeout=60, check=False)
-        if version(group) not in done.stdout:
-            raise LabError(f"{what} cannot be used: `{name} --version` prints {done.stdout + done.stderr!r:.300}")
+        printed = _printed(target / name)
+        if version(group) not in printed:
+            raise LabError(f"{what} cannot be used: `{name} --version` prints {printed!r:.300}")
     report(f"go: {what} is built, {time.monotonic() - started:.0f} s")
+
+
+def _printed(program: Path) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        # Without the program's path, which has the version in it.
+        return f"nothing ({type(error).__name__})"
+    return done.stdout or done.stderr
 
 
 def main(groups: list[str]) -> int:

@@ -25,6 +25,7 @@ from gpunode.lab.preconditions import check_preconditions, make_room
 from gpunode.lab.repository import RepositoryError, build_mirror
 from gpunode.lab.signing import SigningError
 from gpunode.lab.state import lab_folder, lab_name, labs_folder, labs_owner, read_json, told_command, write_json
+from gpunode.lab.toolkit_repository import build_toolkit_repository
 
 Report = Callable[[str], None]
 
@@ -42,6 +43,7 @@ class Node:
     """One node: its name in the lab, its container, its IPv4 address, the model and number of its simulated GPUs.
 
     A virtual machine (lab.vm) has no container, and a port of its own for SSH. `family` is its package manager's.
+    `nvidia_toolkit`: its container toolkit's repository has NVIDIA's own programs (lab.toolkit_repository).
     """
 
     name: str
@@ -52,6 +54,7 @@ class Node:
     lab: str
     port: int = 22
     family: str = APT
+    nvidia_toolkit: bool = False
 
     @property
     def folder(self) -> Path:
@@ -69,19 +72,20 @@ class _Parts:
     key_fingerprint: str
 
 
-_known: dict[str, _Parts] = {}
+_known: dict[tuple[str, bool], _Parts] = {}
 
 
 def up(
     lab: str, count: int, gpu: str, gpus: int, report: Report = lambda line: None, *, renew: bool = False,
-    family: str = APT, root: Path | None = None,
+    family: str = APT, root: Path | None = None, nvidia_toolkit: bool = False,
 ) -> tuple[Node, ...]:  # fmt: skip
     """Bring `count` nodes with `gpus` GPUs of model `gpu` up, and return all nodes of the lab.
 
     Nodes that are up are kept; what is missing is started; `renew` makes nodes anew that have other GPUs or another
     package manager (`family`) than asked or were made from an older image. New nodes have the files under `root`, such
-    as `copies.root_of` returned, in place of the image's. Raises LabError for impossible demands, a machine that lacks
-    something, or a node that does not become ready.
+    as `copies.root_of` returned, in place of the image's. With `nvidia_toolkit` their container toolkit's repository
+    has NVIDIA's own programs, which are built where the cache has none. Raises LabError for impossible demands, a
+    machine that lacks something, or a node that does not become ready.
     """
     lab = lab_name(lab)
     _check_demand(count, gpu, gpus)
@@ -94,15 +98,19 @@ def up(
                 f"{told_command(lab, 'down')}"
             )
         existing = _containers(lab)
-        _check_hardware(lab, existing, count, (gpu, gpus, family), renew)
+        _check_hardware(lab, existing, count, (gpu, gpus, family, nvidia_toolkit), renew)
         make_room(max(count, len(existing)), report)
-        parts = _parts(report, family)
+        parts = _parts(report, family, nvidia_toolkit)
         from_which = parts if root is None else replace(parts, image=root)
         base = _network(lab)
         folder = lab_folder(lab)
         access.client_key(folder)
         for number in range(1, count + 1):
-            node = _node(lab, f"gpu-{number}", base, number, gpu, gpus, family)
+            address = str(base[_FIRST_ADDRESS + number])
+            container = f"gpunode-{lab}-gpu-{number}"
+            node = Node(
+                f"gpu-{number}", container, address, gpu, gpus, lab, family=family, nvidia_toolkit=nvidia_toolkit
+            )
             if reason := _reason_to_make(node, existing.get(node.name), parts, renew):
                 _make(node, from_which)
                 report(f"{node.name}: started at {node.address} with {gpus} × {gpu} SIMULATED ({reason})")
@@ -120,9 +128,9 @@ def up(
         return every
 
 
-def made_from(report: Report, family: str = APT) -> str:
+def made_from(report: Report, family: str = APT, *, nvidia_toolkit: bool = False) -> str:
     """Return text that differs where new nodes come from another build of an image, or trust another key."""
-    parts = _parts(report, family)
+    parts = _parts(report, family, nvidia_toolkit)
     return f"{parts.build} {parts.key_fingerprint}"
 
 
@@ -159,6 +167,7 @@ def nodes(lab: str) -> tuple[Node, ...]:
             gpus=entry["gpus"],
             port=entry.get("port", 22),
             family=entry.get("family", APT),
+            nvidia_toolkit=entry.get("nvidia_toolkit", False),
         )
         for entry in state.get("nodes", ())
     )
@@ -200,8 +209,8 @@ def recreate(
     model, number, manager = gpu or node.gpu, node.gpus if gpus is None else gpus, family or node.family
     _check_demand(1, model, number)
     with locked(labs_folder() / f"{node.lab}.lock"):
-        parts = _parts(report, manager)
-        fresh = Node(node.name, node.container, node.address, model, number, node.lab, family=manager)
+        parts = _parts(report, manager, node.nvidia_toolkit)
+        fresh = replace(node, gpu=model, gpus=number, family=manager)
         _make(fresh, parts)
         _write_state(node.lab, _all_nodes(node.lab), parts.key_fingerprint)
         _wait(fresh, report)
@@ -258,36 +267,45 @@ def _check_owner(lab: str) -> None:
 
 
 def _check_hardware(
-    lab: str, existing: dict[str, dict[str, Any]], count: int, wanted: tuple[str, int, str], renew: bool
+    lab: str, existing: dict[str, dict[str, Any]], count: int, wanted: tuple[str, int, str, bool], renew: bool
 ) -> None:
-    gpu, gpus, family = wanted
+    gpu, gpus, family, nvidia_toolkit = wanted
     for number in range(1, count + 1):
         found = existing.get(f"gpu-{number}")
         if found is None or renew:
             continue
         has = _from_labels(found)
-        if (has.gpu, has.gpus, has.family) != wanted:
+        if (has.gpu, has.gpus, has.family, has.nvidia_toolkit) != wanted:
+            actual = _packages(has.family, has.nvidia_toolkit)
             raise LabError(
-                f"{has.name} of lab {lab} is up with {has.gpus} × {has.gpu} and {has.family}, not {gpus} × {gpu} and "
-                f"{family}: ask for what it has, or use --recreate to make it anew (its files are lost)"
+                f"{has.name} of lab {lab} is up with {has.gpus} × {has.gpu} and {actual}, not {gpus} × {gpu} and "
+                f"{_packages(family, nvidia_toolkit)}: ask for what it has, or use --recreate to make it anew "
+                "(its files are lost)"
             )
 
 
-def _parts(report: Report, family_name: str) -> _Parts:
+def _packages(family: str, nvidia_toolkit: bool) -> str:
+    return f"{family} with NVIDIA's container toolkit" if nvidia_toolkit else family
+
+
+def _parts(report: Report, family_name: str, nvidia_toolkit: bool) -> _Parts:
     """Return what nodes of a family are made from, found or built by this process once: to look takes seconds."""
-    known = _known.get(family_name)
+    key = (family_name, nvidia_toolkit)
+    known = _known.get(key)
     if known is None or build_id(known.image) != known.build or not known.mirror.is_dir():
-        known = _known[family_name] = _built(report, family_name)
+        known = _known[key] = _built(report, family_name, nvidia_toolkit)
     return known
 
 
-def _built(report: Report, family_name: str) -> _Parts:
+def _built(report: Report, family_name: str, nvidia_toolkit: bool) -> _Parts:
     of = family_named(family_name)
     root = image(report, of)
     try:
         mirror = build_mirror(cache_dir(), report)
         if of is not None:
             build_family_mirror(of, cache_dir(), mirror.path, tools(report, of), report)
+        if nvidia_toolkit:
+            build_toolkit_repository(cache_dir(), mirror.path, report)
     except (RepositoryError, DebError, SigningError) as error:
         raise LabError(f"the lab's package repositories cannot be built: {error}") from error
     return _Parts(root, build_id(root), mirror.path, mirror.key_fingerprint)
@@ -305,8 +323,8 @@ def _reason_to_make(node: Node, found: dict[str, Any] | None, parts: _Parts, ren
     if not (node.folder / "ssh" / "ssh_host_ed25519_key").exists():
         return "made anew: its folder in .lab was lost"
     has = _from_labels(found)
-    asked = (node.gpu, node.gpus, node.family)
-    if renew and ((has.gpu, has.gpus, has.family) != asked or _age_note(found, parts)):
+    asked = (node.gpu, node.gpus, node.family, node.nvidia_toolkit)
+    if renew and ((has.gpu, has.gpus, has.family, has.nvidia_toolkit) != asked or _age_note(found, parts)):
         return "made anew, as desired"
     return ""
 
@@ -336,6 +354,7 @@ def _make(node: Node, parts: _Parts) -> None:
         "gpu": node.gpu,
         "gpus": str(node.gpus),
         "family": node.family,
+        "toolkit": "nvidia" if node.nvidia_toolkit else "simulated",
         "image": str(parts.image),
         "build": parts.build,
         "mirror": str(parts.mirror),
@@ -397,14 +416,6 @@ def _network(lab: str) -> ipaddress.IPv4Network:
     return ipaddress.IPv4Network(subnet)
 
 
-def _node(
-    lab: str, name: str, network: ipaddress.IPv4Network, number: int, gpu: str, gpus: int, family_name: str
-) -> Node:
-    return Node(
-        name, f"gpunode-{lab}-{name}", str(network[_FIRST_ADDRESS + number]), gpu, gpus, lab, family=family_name
-    )
-
-
 def _containers(lab: str) -> dict[str, dict[str, Any]]:
     return {
         container["Config"]["Labels"]["gpunode.node"]: container
@@ -423,6 +434,7 @@ def _from_labels(container: dict[str, Any]) -> Node:
         lab=labels["gpunode.lab"],
         # Nodes of before there were others have no such label.
         family=labels.get("gpunode.family", APT),
+        nvidia_toolkit=labels.get("gpunode.toolkit") == "nvidia",
     )
 
 

@@ -47,11 +47,14 @@ TOGETHER = (
 )  # fmt: skip
 # The longest scenarios start first, so that none of them runs alone at the end.
 LONGEST = (
-    "cluster", "interruption", "kubelet", "deviations", "docker", "dnf", "runfile", "engine", "agent", "containerd",
+    "cluster", "interruption", "kubelet", "docker", "dnf", "runfile", "deviations", "engine", "agent", "containerd",
     "first_boot", "hostile",
 )  # fmt: skip
 # Scenario, or `unit tests` of tier 2 -> groups of Go programs (lab/go) that its tests need.
-GO_PROGRAMS: dict[str, tuple[str, ...]] = {"toolkit": ("crictl-1.37.0",)}
+_TOOLKITS = ("toolkit-1.20.2", "toolkit-1.19.1", "toolkit-1.17.8")
+GO_PROGRAMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("deviations", "podman", "images"), _TOOLKITS), "toolkit": (*_TOOLKITS, "crictl-1.37.0"),
+}  # fmt: skip
 # Seconds that one test may take before it is reported as hanging.
 _HANGS = 1800
 # Seconds of processor time to import a test file that has no entry in the table.

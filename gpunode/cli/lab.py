@@ -79,6 +79,7 @@ def _output(command: F) -> F:
     help="Package manager: apt; or dnf, dnf5, zypper, pacman, on Debian that says it is another distribution "
     "(SIMULATED).",
 )
+@click.option("--nvidia-toolkit", is_flag=True, help="NVIDIA's own container toolkit, built with Go; not SIMULATED.")
 @click.option("--converged", is_flag=True, help="New nodes are copies of one that a run has made a GPU node.")
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
 @click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
@@ -92,6 +93,7 @@ def up(
     gpu: str,
     gpus: int,
     family: str,
+    nvidia_toolkit: bool,
     converged: bool,
     recreate: bool,
     cluster: bool,
@@ -108,14 +110,18 @@ def up(
 
     if converged and family != "apt":
         raise click.UsageError(f"--converged copies a node whose package manager is apt, not {family}")
+    if nvidia_toolkit and family != "apt":
+        raise click.UsageError(f"--nvidia-toolkit is a repository for apt, not for {family}")
     if not cluster and (cluster_programs or kubeconfig or real_kubelets):
         raise click.UsageError(
             "--cluster-programs, --kubeconfig and --real-kubelets say which cluster: give --cluster, too"
         )
     name = lab_name(lab_asked)
     report = _reporter()
-    root = copied.root(report, gpu, gpus) if converged else None
-    every = nodes.up(name, count, gpu, gpus, report, renew=recreate, family=family, root=root)
+    root = copied.root(report, gpu, gpus, nvidia_toolkit=nvidia_toolkit) if converged else None
+    every = nodes.up(
+        name, count, gpu, gpus, report, renew=recreate, family=family, root=root, nvidia_toolkit=nvidia_toolkit
+    )
     nodes_are = "node is" if len(every) == 1 else "nodes are"
     report(f"lab {name}: {len(every)} {nodes_are} up; `{told_command(name, 'ssh', every[0].name)}` enters one")
     if cluster:

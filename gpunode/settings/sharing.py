@@ -101,7 +101,7 @@ class SharingSettings(Component):
     """Offer shared GPUs as `nvidia.com/gpu.shared` (renameByDefault)."""
     fail_requests_greater_than_one: bool | None = None
     """Refuse a container that asks for more than one of a shared resource, since two are no more than one. Not given:
-    the plugin's default (time slicing false, MPS always true)."""
+    the plugin's default (time slicing false, MPS true; before plugin 0.20 MPS always refuses)."""
     mig_strategy: Literal["none", "single", "mixed"] = "none"
     """How MIG devices are offered: `single` as `nvidia.com/gpu` (all of one profile), `mixed` each by its profile
     (nvidia.com/mig-1g.10gb), `none` not at all."""
@@ -147,6 +147,3 @@ class SharingSettings(Component):
             yield "resources", f"with sharing.strategy 'mps' can name {WHOLE_GPU} alone: MPS shares whole GPUs"
         if self.mig_strategy != "none":
             yield "mig_strategy", "excludes sharing.strategy 'mps': the plugin shares whole GPUs by MPS, no MIG devices"
-        if self.fail_requests_greater_than_one is False:
-            message = "cannot be False with sharing.strategy 'mps': the plugin always refuses such requests there"
-            yield "fail_requests_greater_than_one", message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,14 +91,31 @@ def config(pod: Mapping[str, Any], entries: Mapping[str, str] | None, labels: Ma
     strategy = variables.get("MIG_STRATEGY") or "none"
     if not entries:
         return Config("", strategy, version=version)
-    name = labels.get(variables.get("NODE_LABEL", "")) or variables.get("DEFAULT_CONFIG", "")
-    name = _option(pod, "--config-file").rpartition("/")[2] or name
-    if not name:
-        # As the chart has config-manager fall back: by the name, then to the only one.
-        name = "default" if "default" in entries else next(iter(entries)) if len(entries) == 1 else ""
+    name = _option(pod, "--config-file").rpartition("/")[2]
+    name = name or chosen(
+        labels.get(variables.get("NODE_LABEL", "")), variables.get("DEFAULT_CONFIG"), entries, version
+    )
     if name not in entries:
         raise PluginError(f"specified config {name} does not exist; there are {', '.join(sorted(entries))}")
     return parsed(name, entries[name], variables.get("MIG_STRATEGY"), version)
+
+
+def chosen(label: str | None, default: str | None, entries: Collection[str], version: str = _NEWEST) -> str:
+    """Return the entry that config-manager takes; raise PluginError where it ends.
+
+    + default: config.default of the chart, whose fallback strategies are the name default, then the only entry
+    """
+    start = default or ("default" if "default" in entries else next(iter(entries)) if len(entries) == 1 else "")
+    # The first container of the pod does not see the label since 0.18.2.
+    needed = (start, label or start) if _numbers(version) >= (0, 18, 2) else (label or start,)
+    for name in needed:
+        if name not in entries:
+            raise PluginError(f"specified config {name} does not exist" if name else "all fallbacks failed")
+    return needed[-1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def parsed(name: str, text: str, strategy: str | None, version: str = _NEWEST) -> Config:
@@ -166,7 +183,7 @@ def _devices(asked: Config, gpus: Sequence[Gpu]) -> list[tuple[str, str]]:
 
 
 def _mig_resource(profile: str, version: str) -> str:
-    if tuple(map(int, version.split("."))) < (0, 20, 0):
+    if _numbers(version) < (0, 20, 0):
         # Any resource whose pattern is a part of the profile serves it.
         profile = profile.split("c.")[-1].split("+")[0].split("-")[0]
     elif "c." in profile:

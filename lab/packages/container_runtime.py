@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""SIMULATED nvidia-container-runtime: the real runc, with the simulated GPUs handed in where they are asked for.
+"""SIMULATED nvidia-container-runtime: the real runc, with the simulated GPUs for a container that asks for them.
 
-Stands in a node as /usr/bin/nvidia-container-runtime. Before `create` or `run` it reads the bundle's config.json; if
-the process asks for GPUs, by NVIDIA_VISIBLE_DEVICES or by mounts as far as the toolkit's config.toml lets it, the
-/dev/nvidia* nodes go into it, libcuda, and a stand-in for nvidia-smi. Everything else is runc's.
+It is /usr/bin/nvidia-container-runtime of nodes without NVIDIA's own toolkit (`gpunode lab up --nvidia-toolkit`), which
+reads no config.toml and knows no CDI. Before `create` or `run` it reads the bundle's config.json. If the process asks
+for GPUs by NVIDIA_VISIBLE_DEVICES, it gets the /dev/nvidia* nodes, libcuda, and a script in place of nvidia-smi.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import stat
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -55,59 +54,14 @@ def bundle_of(arguments: list[str]) -> Path | None:
     return Path()
 
 
-# The package puts its own version in.
-VERSION = "@VERSION@"
-CONFIG = Path("/etc/nvidia-container-runtime/config.toml")
-_MOUNTS = "/var/run/nvidia-container-devices/"
-_CDI = "cdi/nvidia.com/gpu/"
-
-
-def toolkit_settings(file: Path = CONFIG) -> dict[str, Any]:
-    """Return the toolkit's config.toml; an absent one is an empty one."""
-    try:
-        return tomllib.loads(file.read_text())
-    except FileNotFoundError:
-        return {}
-
-
-def is_privileged(config: dict[str, Any]) -> bool:
-    """Say whether a container may administer the system, by which the toolkit tells a privileged one."""
-    capabilities = (config.get("process") or {}).get("capabilities") or {}
-    return "CAP_SYS_ADMIN" in (capabilities.get("bounding") or [])
-
-
-def is_before_1_18(version: str) -> bool:
-    """Say whether a version of the toolkit, 1.17.9 say, is older than 1.18."""
-    return [int(part) for part in re.findall(r"\d+", version)[:2]] < [1, 18]
-
-
-def by_mounts(config: dict[str, Any], settings: dict[str, Any], version: str) -> list[str]:
-    """Return the GPUs that mounts name: by a name of CDI's in each mode, by others in mode `cdi` from 1.18 on alone."""
-    targets = [str(mount.get("destination")) for mount in config.get("mounts") or []]
-    named = [target.removeprefix(_MOUNTS) for target in targets if target.startswith(_MOUNTS)]
-    mode = (settings.get("nvidia-container-runtime") or {}).get("mode", "auto")
-    if mode == "cdi" and is_before_1_18(version):
-        named = [name for name in named if name.startswith(_CDI)]
-    return [name.removeprefix(_CDI) for name in named]
-
-
-def visible_devices(
-    config: dict[str, Any], settings: dict[str, Any] | None = None, version: str = VERSION
-) -> str | None:
-    """Return which GPUs a container asks for and may have, or None: by mounts first, then by NVIDIA_VISIBLE_DEVICES."""
-    settings = settings or {}
-    privileged = is_privileged(config)
-    accepted = settings.get("accept-nvidia-visible-devices-as-volume-mounts") and not privileged
-    if accepted and (named := by_mounts(config, settings, version)):
-        return ",".join(named)
-    if not privileged and not settings.get("accept-nvidia-visible-devices-envvar-when-unprivileged", True):
-        return None
-    wanted = None
+def visible_devices(config: dict[str, Any]) -> str | None:
+    """Return which GPUs a container asks for by NVIDIA_VISIBLE_DEVICES, or None."""
+    desired = None
     for setting in (config.get("process") or {}).get("env") or []:
         name, _, value = setting.partition("=")
         if name == "NVIDIA_VISIBLE_DEVICES":
-            wanted = value
-    return None if wanted in (None, "", "void", "none") else wanted
+            desired = value
+    return None if desired in (None, "", "void", "none") else desired
 
 
 def uuids(root: Path = Path("/")) -> dict[str, str]:
@@ -180,17 +134,14 @@ def listed(text: str, wanted: str) -> str:
     return "\n".join(kept)
 
 
-def add_driver(
-    config: dict[str, Any], bundle: Path, wanted: str, settings: dict[str, Any], root: Path = Path("/")
-) -> None:
-    """Mount the driver's nvidia-smi and libcuda, as far as config.toml lets containers have utility and compute.
+def add_driver(config: dict[str, Any], bundle: Path, wanted: str, root: Path = Path("/")) -> None:
+    """Mount the driver's nvidia-smi and libcuda.
 
     In place of the program a script is mounted that says what the node's own one lists: a container has no Python.
     """
-    allowed = re.findall(r"[a-z0-9]+", settings.get("supported-driver-capabilities", "all"))
     mounts = config["mounts"] = list(config.get("mounts") or [])
     program = root / "usr/bin/nvidia-smi"
-    if {"all", "utility"} & set(allowed) and program.exists():
+    if program.exists():
         try:
             said = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=20)
             text, status = said.stdout, said.returncode
@@ -200,14 +151,14 @@ def add_driver(
         script.write_text(_SAYS.format(listed=shlex.quote(listed(text, wanted)), status=status))
         script.chmod(0o755)
         mounts.append(_mount(script, "/usr/bin/nvidia-smi"))
-    libraries = [each for folder in (_LIBRARIES, "usr/lib64") for each in (root / folder).glob("libcuda.so.[0-9]*.*")]
-    for library in libraries if {"all", "compute"} & set(allowed) else ():
-        mounts.append(_mount(library, f"/{_LIBRARIES}/{library.name}"))
-        # What the hook's ldconfig makes of it.
-        link = bundle / str((config.get("root") or {}).get("path") or "rootfs") / _LIBRARIES / "libcuda.so.1"
-        if not link.is_symlink():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(library.name)
+    for folder in (_LIBRARIES, "usr/lib64"):
+        for library in (root / folder).glob("libcuda.so.[0-9]*.*"):
+            mounts.append(_mount(library, f"/{_LIBRARIES}/{library.name}"))
+            # What the hook's ldconfig makes of it.
+            link = bundle / str((config.get("root") or {}).get("path") or "rootfs") / _LIBRARIES / "libcuda.so.1"
+            if not link.is_symlink():
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(library.name)
 
 
 def _mount(source: Path, place: str) -> dict[str, Any]:
@@ -221,22 +172,6 @@ def add_cgroup_namespace(config: dict[str, Any]) -> None:
         namespaces.append({"type": "cgroup"})
 
 
-def update_ldcache(config: dict[str, Any], bundle: Path, version: str = VERSION) -> None:
-    """Refuse, as the real hook update-ldcache does from 1.18 on, a root without the folder /etc; ValueError.
-
-    runc makes the folders that mounts go to before it runs a hook.
-    """
-    if is_before_1_18(version):
-        return
-    mounted = any(str(mount.get("destination")).startswith("/etc/") for mount in config.get("mounts") or [])
-    root = bundle / str((config.get("root") or {}).get("path") or "rootfs")
-    if not mounted and not (root / "etc").is_dir():
-        raise ValueError(
-            "error running createContainer hook #1: Error updating ldcache: failed to ensure ld.so.conf file: failed "
-            "to create top-level ld.so.conf file: open /etc/ld.so.conf: no such file or directory"
-        )
-
-
 def main(arguments: list[str]) -> int:
     """Prepare the bundle where GPUs are asked for, then become runc; return 1 if that cannot be."""
     bundle = bundle_of(arguments)
@@ -245,12 +180,10 @@ def main(arguments: list[str]) -> int:
         try:
             config = json.loads(file.read_text())
             add_cgroup_namespace(config)
-            settings = toolkit_settings()
-            wanted = visible_devices(config, settings)
+            wanted = visible_devices(config)
             if wanted is not None:
                 add_devices(config, device_paths(wanted))
-                add_driver(config, bundle, wanted, settings)
-                update_ldcache(config, bundle)
+                add_driver(config, bundle, wanted)
             file.write_text(json.dumps(config))
         except (OSError, ValueError) as error:
             log(f"refused: {error}")

@@ -22,6 +22,8 @@ _MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peer
 _LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 _MODULE_FLAVOURS = {f"module-{flavour}": flavour for flavour in _LICENSES}
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# In place of depmod, which takes no text for a module: the toolkit's nvidia-cdi-refresh.service reads this list.
+DEPMOD = """(cd "/lib/modules/$(uname -r)" && find * -name '*.ko' | sed 's/$/:/' > modules.dep)"""
 _POSTINST = """#!/bin/sh
 set -e
 # SIMULATED build: where DKMS would compile, the fixture module is written for the running kernel. It is not loaded.
@@ -32,6 +34,7 @@ if [ "$1" = configure ]; then
         printf '%s\\n' 'SIMULATED kernel module of the gpunode lab' "name=$module" 'version={version}' \\
             'license={license}' 'flavour={flavour}' 'loads={loads}' > "$dir/$module.ko"
     done
+    {depmod}
     echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED dkms: built nvidia/{version} ({flavour})" >> /var/log/gpunode-lab.log
 fi
 """
@@ -79,6 +82,7 @@ for module in {modules}; do
     if grep -qx 'version={version}' "$dir/$module.ko" 2>/dev/null && grep -qx 'flavour={flavour}' "$dir/$module.ko"
     then rm -f "$dir/$module.ko"; fi
 done
+[ ! -d "$dir" ] || {depmod}
 """
 
 
@@ -219,4 +223,4 @@ def _module_scripts(version: str, flavour: str) -> tuple[tuple[str, str], ...]:
         "flavour": flavour,
         "loads": "no" if version == BROKEN_VERSION else "yes",
     }
-    return ("postinst", _POSTINST.format(**values)), ("prerm", _PRERM.format(**values))
+    return ("postinst", _POSTINST.format(depmod=DEPMOD, **values)), ("prerm", _PRERM.format(depmod=DEPMOD, **values))

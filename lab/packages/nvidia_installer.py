@@ -216,6 +216,11 @@ def _modules(run: Run, version: str, flavour: str, kernel: str, loads: bool) -> 
         )
         run.path(f"{folder}/{module}.ko").write_text(text)
         written.append(f"{folder}/{module}.ko")
+    # In place of depmod, which takes no text for a module: the toolkit's nvidia-cdi-refresh.service reads this list.
+    modules = run.path(f"lib/modules/{kernel}")
+    listed = "".join(f"{path.relative_to(modules)}:\n" for path in sorted(modules.rglob("*.ko")))
+    (modules / "modules.dep").write_text(listed)
+    written.append(f"lib/modules/{kernel}/modules.dep")
     run.say(f"-> SIMULATED: the kernel modules are written, not built, for kernel {kernel}")
     sources = f"usr/src/nvidia-{version}"
     run.path(sources).mkdir(parents=True, exist_ok=True)

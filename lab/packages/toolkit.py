@@ -8,18 +8,32 @@ from gpunode.lab.packages.deb import Deb, Payload
 from gpunode.lab.world.deb_row import FIELDS
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
 
-_FOLDER = Path(__file__).parent
-_RUNTIME = _FOLDER / "container_runtime.py"
-_CTK = _FOLDER / "nvidia-ctk.sh"
-# Of itself it makes a CDI specification, by units that lie where the table says.
-_REFRESH = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
-_ENVIRONMENT = "etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+_RUNTIME = Path(__file__).parent / "container_runtime.py"
+_NESTED_RUNC = Path(__file__).parent / "nested_runc.py"
+_CTK = """#!/bin/sh
+# SIMULATED nvidia-ctk of gpunode's lab: its version, and links in /dev/char.
+case "$1 $2" in
+    --version*) echo 'NVIDIA Container Toolkit CLI version @VERSION@'; echo 'commit: simulated' ;;
+    "system create-dev-char-symlinks")
+        mkdir -p /dev/char
+        # One program for all devices, and none for a link that exists.
+        stat -c '%t %T %n' /dev/nvidia* 2>/dev/null | while read -r major minor device; do
+            link="/dev/char/$((0x$major)):$((0x$minor))"
+            [ ! -c "$device" ] || [ "$link" -ef "$device" ] || ln -sfn "$device" "$link"
+        done
+        echo "$(date +%Y-%m-%dT%H:%M:%S) SIMULATED nvidia-ctk: $*" >> /var/log/gpunode-lab.log ;;
+    *) echo "nvidia-ctk: SIMULATED, does not know '$*'" >&2; exit 1 ;;
+esac
+"""
+# What keeps a CDI specification current from 1.18 on, below the module's folder `deployments`.
+_REFRESH = ("systemd/nvidia-cdi-refresh.service", "systemd/nvidia-cdi-refresh.path")
+_ENVIRONMENT = "systemd/nvidia-cdi-refresh.env"
 # From 1.14 no package has it: nvidia-ctk writes it as the package is configured.
 _CONFIG_POSTINST = """#!/bin/sh
 [ "$1" = configure ] || exit 0
 if [ ! -e /{path} ]; then mkdir -p "$(dirname /{path})"; printf '%s' '{text}' > /{path}; fi
 """
-# What NVIDIA's own script has nvidia-ctk do, where that is the real one.
+# NVIDIA's own script runs the same command.
 _REAL_POSTINST = """#!/bin/sh
 [ "$1" = configure ] || exit 0
 /usr/bin/nvidia-ctk --quiet config --config-file=/{path} --in-place
@@ -93,31 +107,30 @@ def legacy_packages() -> list[Deb]:
     ]
 
 
-def packages_of(version: str, programs: Path | None = None) -> list[Deb]:
+def packages_of(version: str, programs: Path | None = None, deployments: Path | None = None) -> list[Deb]:
     """Return the four packages of a version.
 
     + programs: a folder with NVIDIA's own nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime and
-      nvidia-container-runtime-hook of that version, and its units where it has them, in place of the SIMULATED ones
+      nvidia-container-runtime-hook of that version, in place of the SIMULATED ones
+    + deployments: the folder of NVIDIA's module with the systemd units and udev rules that its packages hold
     """
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-container.so.{version}"
-    units, conffiles = _refresh(version, programs)
-    if programs is None:
-        hook: list[Payload] = []
-        base = [
-            Payload("usr/bin/nvidia-container-runtime", _of(_RUNTIME, version), 0o755),
-            Payload("usr/bin/nvidia-ctk", _of(_CTK, version), 0o755),
-        ]
-    else:
+    hook: list[Payload] = []
+    files, scripts, conffiles = _simulated(version)
+    if programs is not None and deployments is not None:
         hook = [_real(programs, "nvidia-container-runtime-hook")]
-        base = [_real(programs, name) for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")]
+        units, conffiles = _refresh(version, deployments)
+        names = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
+        nested = Payload("usr/local/sbin/runc", _NESTED_RUNC.read_bytes(), 0o755)
+        files, scripts = (*(_real(programs, name) for name in names), nested, *units), _real_scripts(version)
     return [
         _package("nvidia-container-toolkit", version, "NVIDIA container toolkit", files=tuple(hook)),
         _package(
             "nvidia-container-toolkit-base",
             version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
-            files=(*base, *units),
-            scripts=_scripts(version, programs),
+            files=files,
+            scripts=scripts,
             conffiles=conffiles,
         ),
         _package(
@@ -138,21 +151,25 @@ def packages_of(version: str, programs: Path | None = None) -> list[Deb]:
     ]
 
 
-def _of(program: Path, version: str) -> bytes:
-    return program.read_bytes().replace(b"@VERSION@", version.encode())
+def _simulated(version: str) -> tuple[tuple[Payload, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    text = _CONFIG_POSTINST.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+    files = (
+        Payload("usr/bin/nvidia-container-runtime", _RUNTIME.read_bytes(), 0o755),
+        Payload("usr/bin/nvidia-ctk", _CTK.replace("@VERSION@", version).encode(), 0o755),
+    )
+    return files, (("postinst", text),), ()
 
 
 def _real(programs: Path, name: str) -> Payload:
     return Payload(f"usr/bin/{name}", (programs / name).read_bytes(), 0o755)
 
 
-def _scripts(version: str, programs: Path | None) -> tuple[tuple[str, str], ...]:
+def _real_scripts(version: str) -> tuple[tuple[str, str], ...]:
     refresh = cdi_refresh(version)
     removed = ""
     if refresh is not None and not refresh.folder.startswith("/etc/"):
         removed = _REMOVED.format(first=version, package="nvidia-container-toolkit-base")
-    text = _CONFIG_POSTINST if programs is None else _REAL_POSTINST
-    configured = text.format(path="etc/nvidia-container-runtime/config.toml", text=_CONFIG)
+    configured = _REAL_POSTINST.format(path="etc/nvidia-container-runtime/config.toml")
     configured = configured.replace("#!/bin/sh\n", f"#!/bin/sh\n{removed}")
     if refresh is not None:
         configured += _REFRESH_POSTINST
@@ -160,17 +177,18 @@ def _scripts(version: str, programs: Path | None) -> tuple[tuple[str, str], ...]
     return (("postinst", configured), *((name, f"#!/bin/sh\nset -e\n{removed}") for name in others))
 
 
-def _refresh(version: str, programs: Path | None = None) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
-    """Return the files by which a version makes CDI specifications of itself, and which of them are conffiles."""
+def _refresh(version: str, deployments: Path) -> tuple[tuple[Payload, ...], tuple[str, ...]]:
+    """Return the files by which a version keeps a CDI specification current, and which of them are conffiles."""
     refresh = cdi_refresh(version)
     if refresh is None:
         return (), ()
-    folder = refresh.folder.lstrip("/")
-    given = programs is not None and all((programs / name).is_file() for name in _REFRESH)
-    of = programs if programs is not None and given else _FOLDER
-    units = tuple(Payload(f"{folder}/{name}", (of / name).read_bytes()) for name in _REFRESH)
-    environment = Payload(_ENVIRONMENT, b"# SIMULATED: NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/var/run/cdi/nvidia.yaml\n")
-    return (*units, environment), tuple(path.lstrip("/") for path in refresh.conffiles)
+    places = {name: refresh.folder for name in _REFRESH}
+    places |= {_ENVIRONMENT: "/etc/nvidia-container-toolkit", **refresh.more}
+    files = (
+        Payload(f"{folder.lstrip('/')}/{Path(name).name}", (deployments / name).read_bytes())
+        for name, folder in places.items()
+    )
+    return tuple(files), tuple(path.lstrip("/") for path in refresh.conffiles)
 
 
 def _package(

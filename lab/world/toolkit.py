@@ -18,11 +18,15 @@ from gpunode.lab.world.rpm_row import rpm_row
 
 @dataclass(frozen=True)
 class CdiRefresh:
-    """Hold the toolkit's own units that renew a CDI specification: their folder, conffiles, and the ExecCondition."""
+    """Hold the toolkit's own units that renew a CDI specification: their folder, conffiles, and the ExecCondition.
+
+    more: further files below the module's folder `deployments`, and the folder of each on a node
+    """
 
     folder: str
     conffiles: tuple[str, ...]
     condition: str
+    more: Mapping[str, str]
 
 
 @cache
@@ -39,6 +43,11 @@ def packaged_versions() -> tuple[str, ...]:
 def lab_versions() -> tuple[str, ...]:
     """Return the upstream versions that the lab's repositories have, oldest first."""
     return tuple(_table()["versions"]["lab"])
+
+
+def built_versions() -> tuple[str, ...]:
+    """Return the upstream versions whose programs the lab builds from NVIDIA's module, oldest first."""
+    return tuple(_table()["versions"]["built"])
 
 
 def full_version(version: str) -> str:
@@ -68,7 +77,10 @@ def cdi_refresh(version: str) -> CdiRefresh | None:
         if _applies(row, version):
             known = sorted(row["condition"], key=versions.parsed)
             since = [first for first in known if versions.parsed(first) <= versions.parsed(version)]
-            return CdiRefresh(row["folder"], tuple(row["conffiles"]), row["condition"][(since or known[:1])[-1]])
+            condition = row["condition"][(since or known[:1])[-1]]
+            more = row.get("more", {})
+            later = versions.parsed(version) >= versions.parsed(more.get("first", version))
+            return CdiRefresh(row["folder"], tuple(row["conffiles"]), condition, more.get("files", {}) if later else {})
     return None
 
 

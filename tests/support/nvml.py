@@ -16,6 +16,7 @@ from gpunode.lab.hardware.nvml.build import library, make_machine
 
 _UINT, _LONG, _HANDLE = ctypes.c_uint, ctypes.c_ulonglong, ctypes.c_void_p
 _PLACE = [("start", _UINT), ("size", _UINT)]
+_CHAR, _PCI = ctypes.c_char, ("domain", "bus", "device", "id", "subsystem")
 _ENGINES = ("sm", "copy", "decoder", "encoder", "jpeg", "ofa")
 
 
@@ -30,10 +31,7 @@ def _uints(*names: str) -> list[tuple[str, Any]]:
 _MEMORY = ("memory", _LONG)
 STRUCTURES = {
     "memory": _structure("Memory", ("total", _LONG), ("free", _LONG), ("used", _LONG)),
-    "pci": _structure(
-        *("Pci", ("legacy", ctypes.c_char * 16), *_uints("domain", "bus", "device", "id", "subsystem")),
-        ("bus_id", ctypes.c_char * 32),
-    ),
+    "pci": _structure("Pci", ("legacy", _CHAR * 16), *_uints(*_PCI), ("bus_id", _CHAR * 32)),
     "attributes": _structure("Attributes", *_uints(*_ENGINES, "slices", "compute_slices"), _MEMORY),
     "profile": _structure("Profile", *_uints("id", "p2p", "slices", "instances", *_ENGINES), _MEMORY),
     "compute-profile": _structure("ComputeProfile", *_uints("id", "slices", "instances", *_ENGINES)),

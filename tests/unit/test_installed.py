@@ -19,7 +19,7 @@ STARTS = {"run", "Popen", "check_output", "check_call", "call", "run_in", "execu
 BROUGHT = {"make", "git", "python3", "python3-venv"}
 # Programs that run on a node or in a chroot, that a test makes itself, or whose tests skip without them.
 ELSEWHERE = {
-    "age", "age-keygen", "ansible-playbook", "chromium", "ctr", "docker", "helm", "kubectl", "modprobe",
+    "age", "age-keygen", "ansible-playbook", "chromium", "ctr", "docker", "go", "helm", "kubectl", "modprobe",
     "molecule", "nvidia-smi", "pyinfra", "rmmod", "rpm", "rpmbuild", "sops", "strace", "uv",
     # Arguments of a test's own function of such a name.
     "crio", "drift", "mig",

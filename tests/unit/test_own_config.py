@@ -29,7 +29,7 @@ SPACE = "nvidia-device-plugin"
 @pytest.fixture
 def cluster(tmp_path: Path) -> SimulatedCluster:
     made = SimulatedCluster.of(tmp_path, "gpu-1")
-    made.write(config_maps={"mine": {"small": "version: v1\n", "large": "flags: {migStrategy: mixed}\n"}})
+    made.write(config_maps={"mine": {"small": "version: v1\n", "default": "flags: {migStrategy: mixed}\n"}})
     return made
 
 
@@ -46,15 +46,15 @@ def test_no_text_of_an_entry_breaks_the_decision(text: str) -> None:
 
 def test_a_run_refuses_the_node_before_anything_is_changed(cluster: SimulatedCluster, host: Host) -> None:
     assert commands(device_plugin.own_config, host, settings=settings("medium", **cluster.settings())) == []
-    assert unnamed("\n".join(host.refusals), "medium", "large, small") == []
+    assert unnamed("\n".join(host.refusals), "medium", "default, small") == []
     asks = f"kubectl get configmaps mine --namespace {SPACE}"
     assert cluster.called(asks) == 1
 
 
 def test_a_run_goes_on_where_the_entry_is_there(cluster: SimulatedCluster, host: Host) -> None:
-    assert commands(device_plugin.own_config, host, settings=settings("large", **cluster.settings())) == []
+    assert commands(device_plugin.own_config, host, settings=settings("small", **cluster.settings())) == []
     (noop,) = host.noops
-    assert unnamed(noop, f"ConfigMap {SPACE}/mine", "large") == [] and host.refusals == []
+    assert unnamed(noop, f"ConfigMap {SPACE}/mine", "small") == [] and host.refusals == []
 
 
 def test_drift_reads_the_config_map_once_and_tells_each_node_of_its_own_entry(cluster: SimulatedCluster) -> None:

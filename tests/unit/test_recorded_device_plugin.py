@@ -18,21 +18,26 @@ from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigG
 from gpunode.kubernetes.device_plugin.config_file import ends, ignored_fields
 from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
 from gpunode.kubernetes.device_plugin.judge_mps import limits, percentage
+from gpunode.kubernetes.device_plugin.mig_resources import is_display
+from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config
 from gpunode.kubernetes.device_plugin.promise import offered, promised
 from gpunode.kubernetes.nodes.labels import configuration
 from gpunode.lab.cluster import devices, feature_discovery, plugin
+from gpunode.lab.cluster.node_plugin import NodePlugin
+from gpunode.settings import settings_from
 from gpunode.settings.sharing import SharingSettings
 from tests.support.feature_labels import by_smi
-from tests.unit.test_cases import LOADER
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
-RECORDED = yaml.load((Path(__file__).parents[1] / "recorded" / "device_plugin.yaml").read_text(), LOADER)
+# In C: the file takes a second otherwise.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+RECORDED = yaml.load((Path(__file__).parents[1] / "recorded" / "device_plugin.yaml").read_text(), _LOADER)
 _HARDWARE = Path(__file__).parents[2] / "lab" / "hardware" / "simulated" / "gpus.json"
-PRODUCTS = json.loads(_HARDWARE.read_text())
+PRODUCTS = {**json.loads(_HARDWARE.read_text()), **RECORDED["products"]}
 # The versions that a record is of, by what its key ends with.
-VERSIONS = {"": ("0.20.0",), " before 0.20.0": ("0.17.4", "0.19.3")}
-_PART = re.compile(r"\([^)]*\)|\d+ x \S+|[^\s+()]+(?:\+\w+)?")
+VERSIONS = {"": ("0.20.0",), " before 0.20.0": ("0.19.3", "0.17.4"), " before 0.18.2": ("0.17.4",)}
+_PART = re.compile(r"\([^)]*\)|\d+ x \S+|[^\s+()]+(?:\+[\w.]+)?")
 _FIELDS = ("product", "count", "replicas", "sharing-strategy", "memory")
 
 
@@ -76,6 +81,8 @@ def _lab_gpus(mig: Mig) -> tuple[devices.Gpu, ...]:
             (part.profile, str(part.uuid)) for instance in gpu.instances or () for part in instance.compute
         ))
         for gpu in mig.gpus
+        # Which the lab does not have.
+        if not is_display(gpu.name)
     )  # fmt: skip
 
 
@@ -91,9 +98,11 @@ def _ends(words: str) -> str:
 
 def _answers(record: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
     """Yield each version and what it answered."""
+    found = {version: record[name] for versions in VERSIONS.values() for version in versions}
     for suffix, versions in VERSIONS.items():
-        answer = record.get(f"{name}{suffix}", record[name])
-        yield from ((version, answer) for version in versions)
+        if f"{name}{suffix}" in record:
+            found |= dict.fromkeys(versions, record[f"{name}{suffix}"])
+    yield from found.items()
 
 
 def _promise(sharing: SharingSettings, mig: Mig, version: str) -> dict[str, Any]:
@@ -128,7 +137,12 @@ def test_resources_and_labels_of_a_state(name: str) -> None:
             assert _same(_promise(sharing, mig, version), answer), (strategy, version)
             if len({gpu.name for gpu in mig.gpus}) == 1 or strategy != "single":
                 assert _same(_stand_in(plugin.Config("", strategy, version=version), mig), answer), (strategy, version)
-        _hold_labels(record["labels"][strategy], record["gpus"], sharing, plugin.Config("", strategy))
+        _hold_labels(
+            record["labels"].get(strategy, record["labels"]["none"]),
+            record["gpus"],
+            sharing,
+            plugin.Config("", strategy),
+        )
 
 
 def _hold_labels(recorded: Any, gpus: list[str], sharing: SharingSettings, config: plugin.Config) -> None:
@@ -191,3 +205,45 @@ def test_a_configuration_of_a_person_s_own(record: dict[str, Any]) -> None:
         else:
             # The stand-in of the plugin does not see the MPS daemon.
             assert "retries" in answer or _same(_stand_in(config, mig), answer)
+
+
+@pytest.mark.parametrize("record", RECORDED["config-manager"], ids=str)
+def test_the_entry_that_a_node_takes(record: dict[str, Any]) -> None:
+    label, default, entries = record["label"], record["default"], dict.fromkeys(record["entries"], "version: v1")
+    for version, answer in _answers(record, "answer"):
+        try:
+            found = {"takes": plugin.chosen(label, default, entries, version)}
+        except plugin.PluginError:
+            found = {}
+        assert found == ({"takes": answer["takes"]} if "takes" in answer else {}), version
+        if default:
+            # No setting of gpunode's sets config.default where the ConfigMap is a person's own.
+            continue
+        settings = settings_from({
+            "kubernetes": {"enabled": True},
+            "device_plugin": {"config_name": "mine", "version": version},
+            "sharing": {"config": label} if label else {},
+        })  # fmt: skip
+        decision = decide_own_config(settings, entries)
+        assert (decision.refusal is None) == ("takes" in answer), (version, decision.refusal)
+        assert "takes" not in answer or chosen_entry(settings, entries) == answer["takes"]
+
+
+@pytest.mark.parametrize("record", RECORDED["starts"], ids=str)
+def test_a_plugin_without_gpus_waits_or_ends(record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    without, answer = record["without"], record["answer"]
+
+    def asked(node: Any) -> tuple[devices.Gpu, ...]:
+        if without == "GPUs":
+            return ()
+        raise devices.NoDevicesError(without, is_lost=without == "lost")
+
+    monkeypatch.setattr(devices, "asked", asked)
+    monkeypatch.setattr(devices, "health", lambda node: ("boot", frozenset()))
+    monkeypatch.setattr(devices, "without_gpus", lambda *_: "")
+    monkeypatch.setattr(devices, "hold", lambda *_: None)
+    node: Any = None
+    variable = {"name": "FAIL_ON_INIT_ERROR", "value": str(record["fail_on_init_error"]).lower()}
+    pod = {"spec": {"containers": [{"name": "plugin", "env": [variable]}]}}
+    outcome = NodePlugin(node, node)._start(pod, plugin.Config(""), False)
+    assert outcome.ready == ("ends" not in answer)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpunode.base import tables, versions
 from gpunode.base.comparison import AS_DESIRED, RESTART
@@ -16,7 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
 from gpunode.components.mig.state import Mig
-from gpunode.kubernetes.device_plugin.mig_resources import label_name
+from gpunode.kubernetes.device_plugin.mig_resources import is_display, label_name
 from gpunode.kubernetes.device_plugin.promise import offered
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
@@ -76,6 +76,8 @@ def expected_labels(sharing: SharingSettings | None, gpus: Gpus, mig: Mig) -> Ex
 
     + sharing: None where the plugin's configuration is the user's own: what depends on it is left out
     """
+    gpus = replace(gpus, gpus=tuple(gpu for gpu in gpus.gpus if not is_display(gpu.name)))
+    mig = replace(mig, gpus=tuple(gpu for gpu in mig.gpus if not is_display(gpu.name)))
     by_strategy = "none" if sharing is None else sharing.mig_strategy
     counted = offered(mig, by_strategy)
     if gpus.status != "ok" or counted is None:

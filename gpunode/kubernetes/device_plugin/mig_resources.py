@@ -18,6 +18,8 @@ _WHOLE_NAMES_SINCE = "0.20.0"
 _PLAIN = re.compile(r"(?:\d+c\.)?(\d+g\.\d+gb)")
 _PARTS_OF_INSTANCE = re.compile(r"\d+c\.")
 _VENDOR = "nvidia.com/"
+# Of a DGX Station; source: NVIDIA/go-nvlib, pkg/nvlib/device/api.go, as the plugin and feature discovery use it.
+_DISPLAYS = ("DGX Display", "NVIDIA DGX Display")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ def mig_resource(profile: str, version: str) -> str | None:
         return None if _PARTS_OF_INSTANCE.match(profile) else f"{_VENDOR}mig-{label_name(profile)}"
     plain = _PLAIN.match(profile)
     return f"{_VENDOR}mig-{plain[1] if plain else profile}"
+
+
+def is_display(name: str) -> bool:
+    """Say whether a GPU is one for a display alone, which the plugin and feature discovery leave out."""
+    return name in _DISPLAYS
 
 
 def label_name(profile: str) -> str:

@@ -18,7 +18,7 @@ from gpunode.base.structured_text import quantity
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
 from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets
-from gpunode.kubernetes.device_plugin.mig_resources import Divided, Registered, registered
+from gpunode.kubernetes.device_plugin.mig_resources import Divided, Registered, is_display, registered
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, told
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -61,9 +61,10 @@ def offered(state: Mig, by_strategy: str) -> Divided | None:
     """
     if state.status != "ok":
         return None
+    gpus = [gpu for gpu in state.gpus if not is_display(gpu.name)]
     if by_strategy == "none":
-        return Divided(gpus=len(state.gpus), whole=len(state.gpus))
-    divided = [gpu for gpu in state.gpus if gpu.enabled]
+        return Divided(gpus=len(gpus), whole=len(gpus))
+    divided = [gpu for gpu in gpus if gpu.enabled]
     if any(gpu.instances is None for gpu in divided):
         return None
     devices: Counter[tuple[str, str]] = Counter()
@@ -72,7 +73,7 @@ def offered(state: Mig, by_strategy: str) -> Divided | None:
         found = [part.profile for instance in gpu.instances or () for part in instance.compute]
         devices.update((gpu.device_id.upper(), profile) for profile in found)
         empty += not found
-    return Divided(len(state.gpus), len(state.gpus) - len(divided), empty, dict(devices))
+    return Divided(len(gpus), len(gpus) - len(divided), empty, dict(devices))
 
 
 _VENDOR = "nvidia.com/"

@@ -292,11 +292,16 @@ def _entries(manifest: str) -> Iterator[tuple[str, str]]:
 
 def _shared(sharing: SharingSettings) -> dict[str, Any]:
     found: dict[str, Any] = {"renameByDefault": sharing.rename}
-    # MPS has no such field in older plugins: it always refuses.
-    if sharing.strategy == "time-slicing" and sharing.fail_requests_greater_than_one is not None:
+    if _says_how_many(sharing):
         found["failRequestsGreaterThanOne"] = sharing.fail_requests_greater_than_one
     found["resources"] = [{"name": name, "replicas": count} for name, count in sorted(sharing.replicated.items())]
     return found
+
+
+def _says_how_many(sharing: SharingSettings) -> bool:
+    """Return whether an entry says if a container may have several of a resource: MPS refuses that by itself."""
+    refuses = sharing.fail_requests_greater_than_one
+    return refuses is not None and not (sharing.strategy == "mps" and refuses)
 
 
 def _name(sharing: SharingSettings) -> str:
@@ -311,6 +316,6 @@ def _name(sharing: SharingSettings) -> str:
             text = json.dumps(sharing.replicated, sort_keys=True)
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:8])
         parts += ["renamed"] if sharing.rename else []
-        if sharing.strategy == "time-slicing" and sharing.fail_requests_greater_than_one is not None:
+        if _says_how_many(sharing):
             parts.append("one-each" if sharing.fail_requests_greater_than_one else "many-each")
     return "-".join(parts) or DEFAULT

@@ -14,6 +14,7 @@ from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, contradiction
 
 _CDI = ("cdi-annotations", "cdi-cri")
+_MPS_ASKS_SINCE = "0.20.0"
 # Options of the chart that nothing else has.
 _CHART_OPTIONS = {
     "values": "sets values of the chart",
@@ -114,6 +115,11 @@ _GPUSHARE_BY_VARIABLE = contradiction(
     "toolkit ignore; set another method, or that to True",
     "device_plugin.method 'gpushare' uses a variable that the toolkit is set to ignore.",
 )  # fmt: skip
+_MPS_ALWAYS_REFUSES = contradiction(
+    "mps-always-refuses", "sharing.fail_requests_greater_than_one cannot be False with sharing.strategy 'mps' before "
+    "device plugin {since}, which always refuses such requests; set a newer device_plugin.version, or leave it out",
+    "The device plugin is too old for sharing.fail_requests_greater_than_one = False with MPS.",
+)  # fmt: skip
 _OLDER = (
     "kubernetes.version is older than the {minimum} that device_plugin.method {settings.device_plugin.method!r} "
     "needs ({source}); upgrade Kubernetes, or set another method"
@@ -147,6 +153,7 @@ def of_plugin(settings: Settings) -> Iterator[Problem]:
         yield from _too_old(settings)
         yield from _device_list(settings)
     if method in BY_CHART:
+        yield from _requests(settings)
         yield from of_runtime_class(settings)
         yield from _config(settings)
 
@@ -184,6 +191,14 @@ def _device_list(settings: Settings) -> Iterator[Problem]:
     cdi = any(each in _CDI for each in plugin.strategies)
     if cdi and settings.containerd.enabled and settings.containerd.cdi is False:
         yield _LIST_WITHOUT_CDI(settings)
+
+
+def _requests(settings: Settings) -> Iterator[Problem]:
+    # source: k8s-device-plugin v0.20.0, api/config/v1/config.go and internal/rm/rm.go (ValidateRequest)
+    asks = at_least(settings.device_plugin.program_version, _MPS_ASKS_SINCE)
+    sharing = settings.sharing
+    if sharing.strategy == "mps" and sharing.fail_requests_greater_than_one is False and not asks:
+        yield _MPS_ALWAYS_REFUSES(settings, since=_MPS_ASKS_SINCE)
 
 
 def of_runtime_class(settings: Settings) -> Iterator[Problem]:

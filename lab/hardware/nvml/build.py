@@ -3,7 +3,7 @@
 Outside a node, any program that asks NVML can be run on simulated GPUs:
 
     root = make_machine(Path("/tmp/machine"), "h100-80gb", 2)
-    environment = {**os.environ, "GPUNODE_LAB_ROOT": str(root), "LD_LIBRARY_PATH": str(library().parent)}
+    environment = {**os.environ, "GPUNODE_LAB_ROOT": str(root), "LD_LIBRARY_PATH": str(root / LIBRARIES)}
     subprocess.run(["nvidia-ctk", "cdi", "generate"], env=environment)
 
 From a shell: `eval "$(python -m gpunode.lab.hardware.nvml.build /tmp/machine h100-80gb 2)"`.
@@ -18,8 +18,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used
+from gpunode.lab.cache import cache_dir, complete_or_nothing, link, locked, mark_used
 from gpunode.lab.errors import LabError
+from gpunode.lab.hardware.simulated import module
+from gpunode.lab.hardware.simulated.machine import Machine
 
 _HERE = Path(__file__).parent
 _LIBRARY_SOURCES = ("library.c", "device.c", "mig.c", "compute.c", "state.c", "machine.c")
@@ -35,7 +37,7 @@ _COMMON = (
     f"-ffile-prefix-map={_HERE}=.",
 )
 _SHARED = ("-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1")
-LIBRARY = "libnvidia-ml.so.1"
+LIBRARY, LIBRARIES = "libnvidia-ml.so.1", "usr/lib/x86_64-linux-gnu"
 _LAUNCHER = """#!/usr/bin/python3 -ISB
 # SIMULATED hardware of gpunode's lab.
 import sys
@@ -105,20 +107,30 @@ def _compile(target: Path, sources: list[str], options: tuple[str, ...], generat
 def make_machine(root: Path, gpu: str, count: int, version: str = "580.95.05") -> Path:
     """Make a folder that stands for a machine with so many GPUs of a product and a loaded driver; return it.
 
-    The library takes it for the machine when GPUNODE_LAB_ROOT names it. `gpunode-lab-fault` and nvidia-smi change it by
-    the same files as on a node.
+    The library takes it for the machine when GPUNODE_LAB_ROOT names it. It has what the driver shows on a node: device
+    files, /proc/driver, /proc/devices at run/gpunode-lab/proc-devices, and the library in usr/lib/x86_64-linux-gnu.
     """
+    machine = Machine(root)
+    for name in reversed(module.loaded_modules(machine)):
+        module.unload(machine, name)
+    module_file = f"lib/modules/{machine.kernel}/updates/dkms/nvidia"
+    module_text = f"version={version}\nlicense=Dual MIT/GPL\nflavour=open\n"
     files = {
         "etc/gpunode-lab/hardware.json": json.dumps({"gpu": gpu, "count": count}),
-        "run/gpunode-lab/module.json": json.dumps({"version": version, "flavour": "open", "modules": ["nvidia"]}),
-        "sys/module/nvidia/version": f"{version}\n",
         "usr/lib/gpunode-lab/nvml": _LAUNCHER.format(folder=str(_HERE.parent)),
-        "dev/nvidiactl": "",
-        **{f"dev/nvidia{index}": "" for index in range(count)},
+        f"{module_file}.ko": module_text,
+        f"{module_file}-uvm.ko": module_text,
     }
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
+    place = root / LIBRARIES
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"libnvidia-ml.so.{version}").unlink(missing_ok=True)
+    link(library(), place / f"libnvidia-ml.so.{version}")
+    (place / LIBRARY).unlink(missing_ok=True)
+    (place / LIBRARY).symlink_to(f"libnvidia-ml.so.{version}")
+    module.load(machine, "nvidia_uvm")
     return root
 
 
@@ -126,7 +138,7 @@ def main(arguments: list[str]) -> int:
     """Make a machine in the folder that the arguments name and print the variables by which programs find it."""
     folder, gpu, count, *version = arguments
     root = make_machine(Path(folder).absolute(), gpu, int(count), *version)
-    values = {"GPUNODE_LAB_ROOT": str(root), "LD_LIBRARY_PATH": str(library().parent)}
+    values = {"GPUNODE_LAB_ROOT": str(root), "LD_LIBRARY_PATH": str(root / LIBRARIES)}
     print("export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items()))
     return 0
 

@@ -60,6 +60,7 @@ nvmlReturn_t library_change(const char *const *words, int *value)
 {
     int ignored;
 
+    REQUIRE(geteuid() == 0, NVML_ERROR_NO_PERMISSION);
     return (nvmlReturn_t)state_change(words, value != NULL ? value : &ignored);
 }
 

@@ -46,6 +46,7 @@ void library_leave(struct answer *answer);
 nvmlReturn_t whole_gpu(nvmlDevice_t device, struct gpu **to);
 nvmlReturn_t known_instance(nvmlGpuInstance_t instance);
 struct compute *mig_device(nvmlDevice_t device);
+/* Have the machine change something, for root (state.h). */
 nvmlReturn_t library_change(const char *const *words, int *value);
 nvmlReturn_t copied(const char *text, char *to, unsigned int length);
 unsigned int mig_device_index(const struct compute *of);

@@ -17,12 +17,13 @@ enum { INVALID_ARGUMENT = 2, NO_DEVICES = 6, DRIVER_NOT_LOADED = 9, NO_LIBRARY =
 
 static void become_python(char **arguments, int count)
 {
-    static char self[4096] = "/usr/bin/nvidia-smi";
+    static char self[4096];
     char **words = calloc((size_t)count + 3, sizeof *words);
 
     if (words == NULL)
         return;
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+    /* readlink does not end what it writes with a zero: those of the array do. */
+    if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
         strcpy(self, "/usr/bin/nvidia-smi");
     words[0] = PYTHON;
     words[1] = "-ISB";

@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 
 from . import kmod, module
+from .device import MAJORS
 from .machine import HardwareError, Machine, SimulatedGpu
 
 _PCI = "/sys/bus/pci/devices"
 _RUN = "/run/gpunode-lab"
+# A line for each range of memory that the device could have.
+_NO_MEMORY = "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13)
 
 
 def main() -> int:
@@ -78,11 +81,14 @@ def publish_pci(machine: Machine, gpus: tuple[SimulatedGpu, ...]) -> None:
         device.mkdir(exist_ok=True)
         for name, content in _pci_files(gpu, numa_node=number * 2 // len(gpus)).items():
             (device / name).write_text(content + "\n")
+        (device / "config").write_bytes(_pci_config(gpu.model.device_id))
     for address in switches:
         device = folder / address
         device.mkdir(exist_ok=True)
-        for name, content in {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000"}.items():
+        files = {"vendor": "0x10de", "device": "0x22a3", "class": "0x068000", "numa_node": "0", "resource": _NO_MEMORY}
+        for name, content in files.items():
             (device / name).write_text(content + "\n")
+        (device / "config").write_bytes(_pci_config("22a3"))
 
 
 def _pci_files(gpu: SimulatedGpu, numa_node: int) -> dict[str, str]:
@@ -95,8 +101,19 @@ def _pci_files(gpu: SimulatedGpu, numa_node: int) -> dict[str, str]:
         "subsystem_vendor": "0x10de",
         "subsystem_device": f"0x{gpu.model.subsystem_id}",
         "numa_node": str(numa_node),
+        "resource": _NO_MEMORY,
         "uevent": f"{uevent}\nPCI_SLOT_NAME={gpu.sysfs_address}",
     }
+
+
+def _pci_config(device_id: str) -> bytes:
+    """Return a device's configuration space: its ids, and a list of one capability, that of PCI Express."""
+    space = bytearray(4096)
+    space[0:4] = bytes.fromhex("de10") + bytes.fromhex(device_id)[::-1]
+    # The status says that there is a list, and the pointer where it begins.
+    space[0x06], space[0x34] = 0x10, 0x40
+    space[0x40:0x42] = bytes.fromhex("1000")
+    return bytes(space)
 
 
 def _mounted(machine: Machine, target: str) -> bool:
@@ -107,7 +124,10 @@ def _mounted(machine: Machine, target: str) -> bool:
 def _mount(machine: Machine) -> None:
     run = Path(_RUN)
     (run / "proc-driver").mkdir(parents=True, exist_ok=True)
-    for source, target in ((run / "pci-devices", _PCI), (run / "proc-driver", "/proc/driver")):
+    if not _mounted(machine, "/proc/devices"):
+        machine.write(MAJORS, machine.read("/proc/devices"))
+    sources = {_PCI: run / "pci-devices", "/proc/driver": run / "proc-driver", "/proc/devices": Path(MAJORS)}
+    for target, source in sources.items():
         if not _mounted(machine, target):
             subprocess.run(["mount", "--bind", str(source), target], check=True)
     if not _mounted(machine, "/sys/module"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DEVICES = "/dev/nvidia-caps"
 _FOLDER = "/proc/driver/nvidia/capabilities"
-_MAJOR = 509
+MAJOR = 509
 _FIRST, _OF_A_GPU, _OF_AN_INSTANCE = 3, 15, 9
 
 
@@ -78,7 +78,7 @@ def _publish(machine: Machine, gpu: SimulatedGpu, instances: Iterable[Mapping[st
             machine.write(
                 f"{folder}/{name}/access", f"DeviceFileMinor: {number}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"
             )
-        make_node(machine, f"nvidia-caps/nvidia-cap{number}", _MAJOR, number)
+        make_node(machine, f"nvidia-caps/nvidia-cap{number}", MAJOR, number)
     for device in machine.names_in(DEVICES):
         digits = device.removeprefix("nvidia-cap")
         if digits.isdigit() and instance_of(gpu, int(digits)) is not None and int(digits) not in wanted.values():

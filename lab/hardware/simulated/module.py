@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .capabilities import DEVICES, write_minors
-from .device import make_node
+from .capabilities import DEVICES, MAJOR, write_minors
+from .device import make_node, write_majors
 from .holders import open_devices
 from .machine import Machine, SimulatedGpu
 
@@ -117,6 +117,7 @@ def load(machine: Machine, name: str) -> None:
     machine.make_folder(f"/sys/module/{name}")
     machine.write_json(STATE, {**module, "modules": [*module["modules"], name]})
     _publish(machine, name, found)
+    _publish_majors(machine)
     machine.log("module", f"loaded {name} {found.version} ({found.flavour})")
 
 
@@ -205,7 +206,19 @@ def unload(machine: Machine, name: str) -> None:
             for node in machine.names_in("/dev"):
                 if node.startswith("nvidia-uvm"):
                     machine.remove(f"/dev/{node}")
+    _publish_majors(machine)
     machine.log("module", f"unloaded {name}")
+
+
+def _publish_majors(machine: Machine) -> None:
+    majors = {
+        "nvidia": {"nvidia": _GPU_MAJOR, "nvidiactl": _GPU_MAJOR, "nvidia-caps": MAJOR},
+        "nvidia_modeset": {"nvidia-modeset": _GPU_MAJOR},
+        "nvidia_uvm": {"nvidia-uvm": _UVM_MAJOR},
+    }
+    write_majors(
+        machine, {name: number for each in loaded_modules(machine) for name, number in majors.get(each, {}).items()}
+    )
 
 
 def _empty_tables(machine: Machine) -> None:

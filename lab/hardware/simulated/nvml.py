@@ -92,7 +92,7 @@ def _keep(session: Session) -> str:
 def table(session: Session) -> str:
     """Return the table of the hardware; its last line is `end`."""
     # First: a file that changes after this is noticed.
-    lines = [("sources", _stamp(session.machine))]
+    lines: list[tuple[object, ...]] = [("sources", _stamp(session.machine))]
     if session.machine.faults.get("hang"):
         lines.append(("hang",))
     if session.driver_version:

@@ -140,7 +140,7 @@ def test_the_first_boot_verifies_the_machine_and_records_it(root: Path) -> None:
     (before,) = lab_nodes.nodes(LAB)
     lab_nodes.down(LAB)
     (root / "etc/machine-id").write_text("")
-    (node,) = lab_nodes.up(LAB, 1, before.gpu, before.gpus, root=root)
+    (node,) = lab_nodes.up(LAB, 1, before.gpu, before.gpus, root=root, nvidia_toolkit=before.nvidia_toolkit)
     record = _out(node, "systemctl start gpunode-first-boot; cat /var/lib/gpunode/first-boot")
     assert "verdict=ok" in record and f"gpus={before.gpus}" in record
     assert _out(node, "nvidia-smi -L | wc -l") == str(before.gpus)

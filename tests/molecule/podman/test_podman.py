@@ -1,4 +1,4 @@
-"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt. SIMULATED: GPUs, nvidia-ctk."""
+"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt, the toolkit. SIMULATED: GPUs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,21 @@ mkdir -p /etc/containers /srv/root; cd /srv/root
 mkdir -p bin dev proc sys etc tmp run var
 cp --dereference --parents /lib64/ld-linux-x86-64.so.2 /lib/x86_64-linux-gnu/libc.so.6 .
 cp /bin/dash bin/sh
-# SIMULATED: what the specification names of the driver and the toolkit, and the lab's packages lack.
-touch "/usr/lib/x86_64-linux-gnu/libcuda.so.$(cat /sys/module/nvidia/version)"
-printf '#!/bin/sh\nexit 0\n' > /usr/bin/nvidia-cdi-hook; chmod 755 /usr/bin/nvidia-cdi-hook
 printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/srv/storage"\\n' \\
   > /etc/containers/storage.conf
 """
 # A lab node's cgroups are not where a container's are looked for (a machine's own are): the container gets none.
 OPTIONS = "--network none --mount type=tmpfs,destination=/sys/fs/cgroup --rootfs /srv/root"
+_FILE = "/etc/cdi/nvidia.yaml"
+_RENEW = (
+    f"{{ head -n 1 {_FILE}; nvidia-ctk cdi generate 2>/dev/null; }} > /srv/new; cat /srv/new > {_FILE}; "
+    "systemctl start nvidia-persistenced"
+)
+MIG = f"systemctl stop nvidia-persistenced; nvidia-smi -i 0 -mig 1; nvidia-smi mig -i 0 -cgi 9,14 -C; {_RENEW}"
+WHOLE = (
+    "systemctl stop nvidia-persistenced; nvidia-smi mig -i 0 -dci; nvidia-smi mig -i 0 -dgi; nvidia-smi -i 0 -mig 0; "
+    f"{_RENEW}"
+)
 SEES = "for device in /dev/nvidia[0-9]*; do [ -c $device ] && echo $device; done; true"
 # What podman 5.4 is linked with, and a libc of its own.
 LIBRARIES = (
@@ -81,6 +88,11 @@ def test_a_container_that_names_the_device_sees_it_and_another_sees_none(nodes: 
     assert _seen(node, "--device", "nvidia.com/gpu=all") == ["/dev/nvidia0", "/dev/nvidia1"]
     assert _seen(node, "--device", "nvidia.com/gpu=1") == ["/dev/nvidia1"]
     assert _seen(node) == []
+    out(node, MIG)
+    assert _seen(node, "--device", "nvidia.com/gpu=0:0") == ["/dev/nvidia0"]
+    caps = f"podman run --rm --device nvidia.com/gpu=0:1 {OPTIONS} /bin/sh -c 'echo /dev/nvidia-caps/*'"
+    assert out(node, caps).split() == ["/dev/nvidia-caps/nvidia-cap30", "/dev/nvidia-caps/nvidia-cap31"]
+    out(node, WHOLE)
 
 
 def test_podman_takes_the_runtime_that_is_asked_for_and_its_own_again(nodes: tuple[Node, ...], tmp_path: Path) -> None:

@@ -1,36 +1,60 @@
-"""One node, from nvidia-docker2 to a held toolkit with CDI. SIMULATED: the GPUs, and the toolkit's programs."""
+"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: the toolkit, containerd. SIMULATED: GPUs."""
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from gpunode.base import tables, versions
+from gpunode.components.toolkit.configuration import asked_of
 from gpunode.lab.go_programs import programs
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with, out
+from gpunode.settings import ToolkitSettings
+from tests.molecule.conftest import Run, command, inventory_with, out, write
 
 pytestmark = pytest.mark.life
 
 MIRROR = "http://127.0.0.1:8900"
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
 SPECIFICATION, REFRESHED = "/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"
-SHARED = {"version": "1.17.8", "migrate": True, "hold": True, "preset": "shared", "cdi": "generate", "debug": True}
+SHARED = {
+    "version": "1.17.8",
+    "migrate": True,
+    "hold": True,
+    "preset": "shared",
+    "cdi": "generate",
+    "debug": True,
+    "mode": "cdi",
+}
 PACKAGES = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+# A wrapper by which the runtime reads another config.toml, as GPU Operator's own has one.
+OTHER_CONFIG = f"""
+set -eu
+mkdir -p /srv/other/nvidia-container-runtime
+sed 's/^accept-nvidia-visible-devices-envvar.*//' {CONFIG} > /srv/other/nvidia-container-runtime/config.toml
+mv {RUNTIME} {RUNTIME}.real
+printf '#!/bin/sh\nXDG_CONFIG_HOME=/srv/other exec {RUNTIME}.real "$@"\n' > {RUNTIME}
+chmod 755 {RUNTIME}
+"""
 # What a node of some years ago has: nvidia-docker2 with docker's file, changed by hand.
 OLD = f"""
 set -eu
-echo 'deb [trusted=yes] {MIRROR}/toolkit/stable/deb/amd64 /' > /etc/apt/sources.list.d/old.list
+echo 'deb [trusted=yes] {MIRROR}/nvidia-toolkit/stable/deb/amd64 /' > /etc/apt/sources.list.d/old.list
 apt-get update -q
 apt-get install -q -y --no-install-recommends nvidia-docker2 nvidia-container-runtime \\
   nvidia-container-toolkit=1.16.2-1 nvidia-container-toolkit-base=1.16.2-1
 rm /etc/apt/sources.list.d/old.list
 sed -i 's/^{{/{{ "log-level": "warn",/' /etc/docker/daemon.json
-sed -i 's/^disable-require = false/disable-require = false  # team A/' {CONFIG}
+sed -i 's/^disable-require = false/disable-require = true  # team A/' {CONFIG}
 """
 
 
@@ -60,7 +84,7 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     refused = _run(tmp_path, node, {**SHARED, "migrate": False}, "deploys/gpu_node.py")
     assert refused.code != 0
     assert "nvidia-docker2 2.13.0-1, which the" in refused.printed and "toolkit.migrate = True" in refused.printed
-    assert _versions(node) == {"1.16.2-1", "1.20.0-1"}, "a refused node was touched"
+    assert _versions(node) == {"1.16.2-1", "1.20.2-1"}, "a refused node was touched"
     run = _run(tmp_path, node, SHARED, "deploys/gpu_node.py")
     assert run.code == 0, run.printed
     assert _versions(node) == {"1.17.8-1"}
@@ -71,14 +95,15 @@ def test_a_node_with_nvidia_docker2_is_refused_and_then_migrated_in_one_transact
     assert ["nvidia-docker2" in entry for entry in history if "1.17.8-1" in entry] == [True]
 
 
-def test_config_toml_is_as_asked_with_its_comments(nodes: tuple[Node, ...]) -> None:
-    text = out(nodes[0], f"cat {CONFIG}")
-    found = tomllib.loads(text)
+def test_config_toml_is_as_desired_with_the_values_of_other_people(nodes: tuple[Node, ...]) -> None:
+    found = tomllib.loads(out(nodes[0], f"cat {CONFIG}"))
     assert found["accept-nvidia-visible-devices-envvar-when-unprivileged"] is False
     assert found["accept-nvidia-visible-devices-as-volume-mounts"] is True
     assert found["nvidia-container-runtime"]["log-level"] == "debug"
     assert found["nvidia-container-runtime"]["runtimes"] == ["runc"]
-    assert "disable-require = false  # team A" in text
+    # `nvidia-ctk config --in-place` of the package's own script, which ran at the upgrade, drops comments.
+    assert found["disable-require"] is True
+    out(nodes[0], f"sed -i 's/^disable-require = true/disable-require = false  # team A/' {CONFIG}")
 
 
 def test_a_second_run_changes_nothing_and_drift_finds_nothing(nodes: tuple[Node, ...], tmp_path: Path) -> None:
@@ -95,52 +120,52 @@ def test_containers_see_what_the_preset_for_shared_clusters_lets_them(nodes: tup
     assert run.code == 0, run.printed
     assert run.operations("success") == {}
     # The hole is there again where somebody opens it by hand: the test of containers looks at what is, not at a file.
-    out(node, "mkdir -p /srv/other && cp /usr/bin/nvidia-container-runtime /srv/other/real")
-    out(node, "sed -i 's/\"accept-nvidia-visible-devices-envvar-when-unprivileged\", True/\"other\", True/' "
-              "/usr/bin/nvidia-container-runtime")  # fmt: skip
+    out(node, OTHER_CONFIG)
     open_again = _run(tmp_path, node, SHARED, "deploys/smoke.py")
-    out(node, "cp /srv/other/real /usr/bin/nvidia-container-runtime")
+    out(node, f"mv -f {RUNTIME}.real {RUNTIME}")
     assert open_again.code != 0
     assert "gets /dev/nvidia0" in open_again.printed
     assert out(node, "ls /var/tmp | grep -c gpunode || true; ctr namespaces ls -q | grep -c smoke || true") == "0\n0"
 
 
-RUNTIME = "/usr/bin/nvidia-container-runtime"
-
-
 def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_lacks_is_told(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
-    """The stand-in for the toolkit mounts them as the real one does; nvidia-smi in the container is SIMULATED."""
+    """Real: the toolkit and its hooks. SIMULATED: nvidia-smi and libcuda, which it hands in."""
     (node,) = nodes
     found = _seen(tmp_path, node)
     listed, seen = found["handed"]["gpus"], found["asking"]["driver"]
     assert len(listed) == 2 and [gpu["uuid"] in "".join(seen["smi_said"]) for gpu in listed] == [True, True]
-    assert seen["smi_status"] == 0 and found["handed"]["is_script"] is True
+    assert seen["smi_status"] == 0 and found["handed"]["is_script"] is False
     version = out(node, "cat /sys/module/nvidia/version")
     assert seen["cuda"] == [f"/usr/lib/x86_64-linux-gnu/libcuda.so.{version}"]
     assert seen["linked"] == [found["handed"]["cuda"]] == ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]
     # One that asks for no GPU gets nothing of it.
     assert found["silent"]["driver"] == {"cuda": [], "linked": [], "smi_status": None, "smi_said": []}
-    no_program, no_name = "s/mounts.append(_mount(script/str(_mount(script/", "s/if not link.is/if False and link.is/"
-    no_library, fails = (
-        "s/libcuda.so.\\[0-9/libnone.so.[0-9/",
-        "s/, status=status)/, status=18)/",
-    )
-    for changes, faults in (
-        ((no_program, no_name), ("has no nvidia-smi, which the node has", "no libcuda.so.1 beside it")),
-        ((no_library, fails), ("has no libcuda, without which no CUDA program starts", "ends with exit code 18")),
+    for hooks, mounts, faults in (
+        (("create-symlinks", "update-ldcache"), ("nvidia-smi",), ("has no nvidia-smi", "no libcuda.so.1 beside it")),
+        ((), ("libcuda.so", "libnvidia-ml.so"), ("has no libcuda, without which", "ends with exit code 12")),
     ):
-        out(node, f"cp -p {RUNTIME} /srv/other/real && sed -i '{'; '.join(changes)}' {RUNTIME}")
+        _leave_out(node, hooks, mounts)
         broken = _run(tmp_path, node, SHARED, "deploys/smoke.py")
-        out(node, f"cp -p /srv/other/real {RUNTIME}")
-        assert broken.code != 0, changes
+        out(node, f"mv /srv/nvidia.yaml {SPECIFICATION}")
+        assert broken.code != 0, (hooks, mounts)
         assert all(fault in broken.printed for fault in faults), broken.printed
-    # What config.toml does not let containers have is no fault.
+    # By CDI a container gets all that the driver has, whichever capabilities config.toml allows.
     out(node, f"cp -p {CONFIG} /srv/other/ && sed -i '1i supported-driver-capabilities = \"compute\"' {CONFIG}")
-    few = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+    few = _seen(tmp_path, node)
     out(node, f"cp -p /srv/other/config.toml {CONFIG}")
-    assert few.code == 0 and "has no utility" in few.printed, few.printed
+    assert few["asking"]["driver"] == seen
+
+
+def _leave_out(node: Node, hooks: tuple[str, ...], mounts: tuple[str, ...]) -> None:
+    """Take hooks and mounts out of the specification; what it was is /srv/nvidia.yaml."""
+    whole = yaml.safe_load(out(node, f"cat {SPECIFICATION}"))
+    edits = whole["containerEdits"]
+    edits["hooks"] = [hook for hook in edits["hooks"] if hook["args"][1] not in hooks]
+    edits["mounts"] = [mount for mount in edits["mounts"] if not any(name in mount["hostPath"] for name in mounts)]
+    out(node, f"cp -p {SPECIFICATION} /srv/nvidia.yaml")
+    write(node, SPECIFICATION, yaml.safe_dump(whole))
 
 
 # A pod's first container has an image of its own, which a node with a kubelet has. Here it is busybox under that name.
@@ -188,9 +213,9 @@ CTR = (
 def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_is(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
-    """Real: containerd, and what it keeps of its containers. SIMULATED: the runtime, the GPUs and nvidia-smi."""
+    """Real: containerd, and what it keeps of its containers, and the runtime. SIMULATED: the GPUs."""
     (node,) = nodes
-    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/1,options=rbind:ro"
+    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/1,options=rbind:ro"
     out(node, CTR.format(asks=one, name="one"))
     # The preset takes no variable of an unprivileged container.
     out(node, CTR.format(asks="--env NVIDIA_VISIBLE_DEVICES=all", name="refused"))
@@ -263,12 +288,12 @@ def test_a_specification_of_another_driver_is_found_and_renewed(nodes: tuple[Nod
     run = _run(tmp_path, node, SHARED)
     assert list(run.operations("success")) == ["Keep a CDI specification of the loaded driver"], run.printed
     assert "libcuda.so.580" in out(node, f"cat {SPECIFICATION}")
-    # One that nvidia-ctk makes of a driver that is not the loaded one does not take the place of what is there.
-    out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {SPECIFICATION}; cp -p /usr/bin/nvidia-ctk /srv/")
-    out(node, "sed -i 's/libcuda.so.$loaded/libcuda.so.535.1.1/' /usr/bin/nvidia-ctk")
+    # Where nvidia-ctk does not find the driver's libraries, what exists stays as it is.
+    library = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"
+    out(node, f"sed -i 's/libcuda.so.[0-9.]*/libcuda.so.570.172.08/' {SPECIFICATION}; mv {library} /srv/")
     wrong = _run(tmp_path, node, SHARED)
-    out(node, "cp -p /srv/nvidia-ctk /usr/bin/nvidia-ctk")
-    assert wrong.code != 0 and "libcuda.so.580" in wrong.printed
+    out(node, f"mv /srv/libcuda.so.580.95.05 {library}")
+    assert wrong.code != 0 and "libcuda.so.580.95.05" in wrong.printed
     assert "libcuda.so.570.172.08" in out(node, f"cat {SPECIFICATION}; ls /etc/cdi")
     assert out(node, "ls /etc/cdi") == "nvidia.yaml"
 
@@ -314,7 +339,6 @@ def test_a_driver_below_a_root_of_its_own_is_verified_there_and_all_that_use_it_
     assert refused.code != 0 and f"driver.root is '{ROOT}'" in refused.printed
     assert out(node, f"cat {CONFIG}") == before, "a refused node was touched"
     out(node, ELSEWHERE)
-    assert f"{ROOT}/dev has no" in command("gpunode", "plan", there).printed
     told = ["Configure the container toolkit", "Keep a CDI specification of the loaded driver"]
     assert brought(there) == told
     assert tomllib.loads(out(node, f"cat {CONFIG}"))["nvidia-container-cli"]["root"] == ROOT
@@ -346,12 +370,12 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
 ) -> None:
     (node,) = nodes
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
-    newest = {**SHARED, "version": "1.20.0"}
+    newest = {**SHARED, "version": "1.20.2"}
     upgrade = out(node, "apt-get -s -q dist-upgrade")
     assert "Inst nvidia-container" not in upgrade and "Inst libnvidia-container" not in upgrade
     run = _run(tmp_path, node, newest)
     assert run.code == 0, run.printed
-    assert _versions(node) == {"1.20.0-1"}
+    assert _versions(node) == {"1.20.2-1"}
     assert set(PACKAGES.split()) <= set(out(node, "apt-mark showhold").split())
     # From 1.18 the toolkit's own unit makes the specification: one of gpunode's would only grow old beside it.
     assert "libcuda.so.580" in out(node, f"cat {REFRESHED}")
@@ -365,11 +389,68 @@ def test_a_held_toolkit_moves_to_the_version_that_is_asked_for_and_is_held_there
     assert _findings(tmp_path, node, newest) == {}
 
 
+ASKS = (
+    f"ctr run --rm --runc-binary {RUNTIME} --mount type=bind,src=/dev/null,options=rbind:ro,"
+    "dst=/var/run/nvidia-container-devices/{gpu} --rootfs /srv/gpunode-lab/rootfs seen /bin/sh -c "
+    "'ls /dev/nvidia*[0-9] /dev/nvidia-caps/* 2>/dev/null; nvidia-smi -L'"
+)
+MIG = """
+systemctl stop nvidia-persistenced; nvidia-smi -i 0 -mig 1; nvidia-smi mig -i 0 -cgi 9,14 -C
+systemctl start nvidia-persistenced; systemctl restart nvidia-cdi-refresh
+"""
+WHOLE = """
+systemctl stop nvidia-persistenced; nvidia-smi mig -i 0 -dci; nvidia-smi mig -i 0 -dgi; nvidia-smi -i 0 -mig 0
+systemctl start nvidia-persistenced; systemctl restart nvidia-cdi-refresh
+"""
+
+
+def test_a_container_sees_the_devices_of_its_gpu_or_mig_device_and_no_others_in_each_mode(
+    nodes: tuple[Node, ...],
+) -> None:
+    """The second MIG device of the first GPU has other capabilities than the first."""
+    (node,) = nodes
+    out(node, MIG)
+    for mode in ("auto", "cdi"):
+        out(node, f"sed -i 's/^mode = .*/mode = \"{mode}\"/' {CONFIG}")
+        seen = {gpu: out(node, ASKS.format(gpu=gpu)) for gpu in ("1", "0:0", "0:1")}
+        found = {gpu: set(re.findall(r"/dev/nvidia(?:-caps/nvidia-cap)?(\d+)", text)) for gpu, text in seen.items()}
+        assert found == {"1": {"1"}, "0:0": {"0", "12", "13"}, "0:1": {"0", "30", "31"}}, (mode, seen)
+        assert [text.count("MIG 3g.40gb") for text in seen.values()] == [0, 1, 0]
+        assert [text.count("MIG 2g.20gb") for text in seen.values()] == [0, 0, 1]
+    out(node, WHOLE)
+
+
+def test_the_table_knows_each_hook_by_the_version_that_brought_it_and_the_toolkit_each_key_that_gpunode_writes(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """A specification is of a newer toolkit where it names a hook of the table; an unknown hook goes unseen."""
+    (node,) = nodes
+    hooks: dict[str, set[str]] = {}
+    known = {"update-ldcache": "0", "create-symlinks": "0", **tables.toolkit().hooks}
+    # The program prints the file as it understands it.
+    desired = {
+        key: value for key, value in asked_of(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
+    }
+    read: Any = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
+    found: dict[tuple[str, ...], Any] = {key: functools.reduce(dict.__getitem__, key, read) for key in desired}
+    assert found == desired
+    for version in ("1.20.2", "1.19.1", "1.17.8"):
+        run = _run(tmp_path, node, {**SHARED, "version": version})
+        assert run.code == 0, run.printed
+        assert _run(tmp_path, node, {**SHARED, "version": version}).operations("success") == {}
+        text = out(node, "nvidia-ctk --quiet cdi generate 2>/dev/null")
+        hooks[version] = set(re.findall(r"- nvidia-cdi-hook\n\s+- (\S+)", text))
+        assert len(hooks[version]) > 2 and hooks[version] <= set(known)
+        assert all(versions.at_least(version, known[hook]) for hook in hooks[version])
+    for older, newer in (("1.17.8", "1.19.1"), ("1.19.1", "1.20.2")):
+        assert not [hook for hook in hooks[newer] - hooks[older] if versions.at_least(older, known[hook])]
+
+
 def test_what_gpunode_brought_is_taken_away_again_and_other_people_s_hold_stays(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:
     (node,) = nodes
-    plain = {"version": "1.20.0", "device_links": False}
+    plain = {"version": "1.17.8", "device_links": False}
     out(node, "apt-mark hold containerd")
     run = _run(tmp_path, node, plain)
     assert run.code == 0, run.printed

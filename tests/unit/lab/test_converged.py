@@ -26,7 +26,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         (checkout / name).write_text(name)
     found: list[Path] = []
 
-    def make(wanted: Path, gpu: str, gpus: int) -> None:
+    def make(wanted: Path, gpu: str, gpus: int, nvidia_toolkit: bool) -> None:
         wanted.mkdir()
         found.append(wanted)
 
@@ -34,7 +34,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(converged, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(converged, "_make", make)
     monkeypatch.setattr(converged, "podman", lambda *_: "")
-    monkeypatch.setattr(nodes, "made_from", lambda report: "one build")
+    monkeypatch.setattr(nodes, "made_from", lambda report, **_: "one build")
     return found
 
 
@@ -70,7 +70,7 @@ def test_another_code_or_image_makes_another_one(
 ) -> None:
     first = root()
     if changed is None:
-        monkeypatch.setattr(nodes, "made_from", lambda report: "another build")
+        monkeypatch.setattr(nodes, "made_from", lambda report, **_: "another build")
     else:
         (tmp_path / "checkout" / changed).write_text("other")
     assert root() != first

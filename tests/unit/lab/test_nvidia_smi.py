@@ -47,9 +47,7 @@ def started(root: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("model", "product"), MODELS.items())
-def test_a_simulated_product_has_the_profiles_and_places_that_the_field_states(
-    tmp_path: Path, model: str, product: str
-) -> None:
+def test_a_simulated_product_has_the_profiles_and_places_that_the_field_states(model: str, product: str) -> None:
     found, row = gpu_models()[model], TABLE["products"][product]
     assert (found.mig, found.device_id.upper() in row["device_ids"]) == (product, True)
     assert {each.name: each.most for each in profiles(product)} == row["profiles"]
@@ -60,9 +58,13 @@ def test_a_simulated_product_has_the_profiles_and_places_that_the_field_states(
     for name, (key, shape) in zip(row["profiles"], shapes.items(), strict=True):
         one = next(each for each in profiles(product) if each.name == name)
         assert (one.id, one.compute) == (key, shape["compute"])
+
+
+@pytest.mark.parametrize("model", ["h100-80gb", "a30"])
+def test_every_profile_of_a_geometry_is_created_at_each_place(tmp_path: Path, model: str) -> None:
     machine = machine_with(tmp_path, {"gpu": model, "count": 1})
     assert smi(machine, "-mig 1")[1] == 0
-    for profile in profiles(product):
+    for profile in profiles(MODELS[model]):
         for start in profile.tries:
             for asked in (profile.id, profile.name):
                 printed, status = smi(machine, f"mig -i 0 -cgi {asked}:{start} -C")

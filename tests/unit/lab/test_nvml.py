@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,11 +36,6 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def smi(root: Path, line: str) -> str:
     """Return what nvidia-smi prints."""
-    library = root / "usr/lib/x86_64-linux-gnu"
-    library.mkdir(parents=True, exist_ok=True)
-    (library / f"libnvidia-ml.so.{VERSION}").touch()
-    (library / build.LIBRARY).unlink(missing_ok=True)
-    (library / build.LIBRARY).symlink_to(f"libnvidia-ml.so.{VERSION}")
     return call(line.split(), VERSION, Machine(root))[0].decode()
 
 
@@ -76,7 +73,8 @@ def test_library_of_another_version_or_without_a_driver_does_not_start(root: Pat
     shutil.copyfile(build.library(), copy)
     other = ctypes.CDLL(str(copy))
     assert other.nvmlInit_v2() == 18
-    module.unload(Machine(root), "nvidia")
+    for name in ("nvidia_uvm", "nvidia"):
+        module.unload(Machine(root), name)
     assert (nvml().nvmlInit_v2(), other.nvmlInit_v2()) == (9, 9)
 
 
@@ -118,3 +116,32 @@ def test_container_sees_what_it_has_devices_of(root: Path, tmp_path: Path) -> No
     (inside / "dev/nvidia0").unlink()
     # The only GPU of a container is its first.
     assert listed("nvidia1") == ["0", lines[-1].replace("GPU 1", "GPU 0")]
+
+
+def test_call_waits_for_as_long_as_the_driver_hangs(root: Path) -> None:
+    faults = root / "etc/gpunode-lab/faults.json"
+    faults.write_text('{"hang": true}')
+    got: list[list[object]] = []
+    calling = threading.Thread(target=lambda: got.append(answer("nvmlDeviceGetCount_v2", "number")))
+    calling.start()
+    calling.join(0.3)
+    assert calling.is_alive()
+    faults.write_text("{}")
+    calling.join(10)
+    assert got == [[0, 2]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_every_user_may_read_what_root_has_read_and_root_alone_may_change(root: Path) -> None:
+    for folder in (root, *root.parents):
+        # The folder of a test is its owner's alone.
+        if "pytest-of-" in str(folder):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    code = (
+        f"import ctypes; nvml = ctypes.CDLL({str(root / build.LIBRARIES / build.LIBRARY)!r}); gpu = ctypes.c_void_p(); "
+        "print(nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu)), "
+        "nvml.nvmlDeviceSetMigMode(gpu, 1, ctypes.byref(ctypes.c_uint())), nvml.nvmlDeviceSetPersistenceMode(gpu, 1))"
+    )
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("0 0 4 4\n", "")

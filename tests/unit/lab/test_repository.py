@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from gpunode.lab.packages.archive import DEBIAN_OPEN_VERSIONS, DEBIAN_VERSIONS
 from gpunode.lab.packages.cuda_driver import cuda_driver_packages
 from gpunode.lab.packages.deb import Deb, Payload, build_deb
 from gpunode.lab.packages.driver import BROKEN_VERSION, DRIVER_VERSIONS, TRANSITIONAL_VERSION
-from gpunode.lab.packages.toolkit import packages_of, toolkit_packages
+from gpunode.lab.packages.toolkit import toolkit_packages
 from gpunode.lab.repository import Mirror, build_mirror
 from gpunode.lab.world import apt
 from gpunode.lab.world.deb_row import FIELDS
@@ -202,28 +201,6 @@ def test_a_pinning_package_leaves_its_preferences_behind_as_the_real_one_does() 
 def test_toolkit_says_its_version() -> None:
     files = {(each.version, file.path): file.content for each in toolkit_packages() for file in each.files}
     assert b"version 1.17.8" in files["1.17.8-1", "usr/bin/nvidia-ctk"]
-
-
-@pytest.mark.tier2
-def test_the_toolkit_s_own_units_come_back_with_an_older_version(tmp_path: Path) -> None:
-    """dpkg brings no file back that a person has removed: 1.20 takes those of 1.18 away by dpkg's own helper."""
-    root = tmp_path / "root"
-    for folder in ("updates", "info", "triggers"):
-        (root / "var/lib/dpkg" / folder).mkdir(parents=True)
-    for name in ("status", "available"):
-        (root / "var/lib/dpkg" / name).touch()
-    seen = []
-    for version in ("1.18.0", "1.20.0", "1.18.0"):
-        whole = next(deb for deb in packages_of(version) if deb.name == "nvidia-container-toolkit-base")
-        # What else it does is for a node's own root.
-        scripts = tuple((name, text.partition('[ "$1" = configure ]')[0]) for name, text in whole.scripts)
-        deb = build_deb(replace(whole, scripts=scripts), tmp_path / "packages")
-        subprocess.run(
-            ["dpkg", f"--root={root}", "--force-script-chrootless,depends,not-root,bad-path,confold", "-i", deb],
-            check=True, capture_output=True,
-        )  # fmt: skip
-        seen.append(sorted(str(path.parent.relative_to(root)) for path in root.rglob("nvidia-cdi-refresh.service")))
-    assert seen == [["etc/systemd/system"], ["lib/systemd/system"], ["etc/systemd/system"]]
 
 
 @pytest.mark.pure

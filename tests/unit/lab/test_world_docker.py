@@ -12,7 +12,7 @@ import pytest
 from gpunode.components.toolkit.state import PACKAGES
 from gpunode.lab.packages import containerd, docker
 from gpunode.lab.packages.deb import build_deb, pack
-from gpunode.lab.packages.toolkit import toolkit_packages
+from gpunode.lab.packages.toolkit import packages_of, toolkit_packages
 from gpunode.lab.world.deb_row import FIELDS, deb_row
 from gpunode.lab.world.docker import debian_packages, docker_packages, docker_version, listed_versions
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, packaged_versions, toolkit_row
@@ -79,15 +79,22 @@ def test_the_toolkit_s_packages_say_what_the_table_says(tmp_path: Path) -> None:
 @pytest.mark.pure
 @pytest.mark.parametrize(
     ("version", "folder", "conffiles"),
-    [("1.17.8", None, 0), ("1.18.0", "etc/systemd/system", 3), ("1.20.0", "lib/systemd/system", 1)],
+    [("1.17.8", None, 0), ("1.19.1", "etc/systemd/system", 3), ("1.20.2", "lib/systemd/system", 1)],
 )
 def test_the_units_of_nvidia_cdi_refresh_are_where_each_version_has_them(
-    version: str, folder: str | None, conffiles: int
+    version: str, folder: str | None, conffiles: int, tmp_path: Path
 ) -> None:
-    (base,) = [deb for deb in toolkit_packages() if (deb.name, deb.version) == (PACKAGES[1], f"{version}-1")]
+    refresh = "systemd/nvidia-cdi-refresh"
+    more = ("systemd/10-container-engines.conf", "udev/99-nvidia-cdi-refresh.rules")
+    programs = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+    for name in (*programs, *(f"{refresh}.{kind}" for kind in ("service", "path", "env")), *more):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (base,) = [deb for deb in packages_of(version, tmp_path, tmp_path) if deb.name == PACKAGES[1]]
     units = {str(Path(file.path).parent) for file in base.files if file.path.endswith((".service", ".path"))}
     assert units == ({folder} if folder else set())
     assert len(base.conffiles) == conffiles
+    assert len([file for file in base.files if file.path.endswith((".conf", ".rules"))]) == 2 * (version == "1.20.2")
     assert (cdi_refresh(version) is None) == (folder is None)
 
 
@@ -96,7 +103,7 @@ def test_versions_have_the_shape_that_was_seen() -> None:
     assert listed_versions("containerd.io")[0] == "1.7.27-1"
     shape = re.compile(r"5:\d+\.\d+\.\d+(-1~(debian|ubuntu)\.[\d.]+~[a-z]+)?")
     assert all(shape.fullmatch(version) for version in listed_versions("docker-ce"))
-    assert (packaged_versions()[-1], len(packaged_versions())) == ("1.20.0", 33)
+    assert (packaged_versions()[-1], len(packaged_versions())) == ("1.20.2", 35)
     assert set(lab_versions()) <= set(packaged_versions())
 
 

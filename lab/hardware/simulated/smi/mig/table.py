@@ -56,8 +56,8 @@ def profiles(product: str) -> tuple[Profile, ...]:
     found = []
     for shape, rule in table["geometries"][row["geometry"]].items():
         name, memory, sm, *engines = row["profiles"][shape]
-        # The first 3g stands at 0 on one machine and at 4 on another.
-        tries = (0, 4) if shape == "3g" and row.get("first_3g") == 0 else tuple(rule["tries"])
         columns = dict(zip(_ENGINES, engines, strict=True))
-        found.append(Profile(name=name, **{**rule, "tries": tries}, memory=memory, sm=int(sm), **columns))
+        found.append(
+            Profile(name=name, **{**rule, "tries": tuple(rule["tries"])}, memory=memory, sm=int(sm), **columns)
+        )
     return tuple(found)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""The real runc, but that a container sees its own cgroups alone.
+"""Start the real runc, with a cgroup namespace of its own for each container.
 
-A lab's node is itself a container, and has none of the machine's cgroups to show. It stands before runc on the PATH.
+A lab node is itself a container and has none of the machine's cgroups to show: without the namespace no pod starts.
+NVIDIA's own nvidia-container-runtime finds this program first on the PATH; the SIMULATED one adds the namespace itself.
 """
 
 import json
