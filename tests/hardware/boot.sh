@@ -28,6 +28,7 @@ each_group() {
     "$1" "$folder"
   done < /proc/self/cgroup
 }
+# shellcheck disable=SC2329
 join() {
   mkdir -p "$1" || return 0
   # An empty set of processors takes no process.
@@ -38,6 +39,7 @@ join() {
   read -r own _ < /proc/self/stat; echo "$own" > "$1/cgroup.procs"
 }
 # Groups of systemd's own lie below.
+# shellcheck disable=SC2329
 leave() { find "$1" -depth -type d -exec rmdir {} + 2> /dev/null; }
 
 layered() { # layered LOWER TARGET: an overlay, else the folder itself, not to be written

@@ -155,11 +155,12 @@ class Job:
 
     def _passed(self, command: list[Any]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        said = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
+        # ctr warns on standard error.
+        said = done.stdout.strip().splitlines() or ["it printed nothing"]
         if self.machine.simulated and said[-1].startswith("libcuda.so.1 has no cuInit"):
             return f"{_LEFT_OUT}: the GPU is SIMULATED; the program found its libcuda"
         if done.returncode or said[-1] != "PASSED":
-            raise StepFailed(f"exit status {done.returncode}: {' / '.join(said[-4:])}")
+            raise StepFailed(f"exit status {done.returncode}: {said[-1]}; {_last(done.stderr)}")
         return said[-1]
 
     def run(self) -> None:
