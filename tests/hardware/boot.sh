@@ -4,6 +4,7 @@
 # What is written goes into a tmpfs, and is gone when the command ends: other file systems of the machine are
 # overlays of their own, or read-only. There is no network but a loopback interface. The GPU itself is the machine's.
 # Where the machine lacks systemd or a program that gpunode needs, the carried one of Debian takes its place.
+# The command writes its process number to `pid` there, by which it is ended (TERM) where this script is.
 # Exit status: the command's; 69 where the machine allows no such thing, after one line that says what failed.
 
 set -u
@@ -27,6 +28,7 @@ each_group() {
     "$1" "$folder"
   done < /proc/self/cgroup
 }
+# shellcheck disable=SC2329
 join() {
   mkdir -p "$1" || return 0
   # An empty set of processors takes no process.
@@ -37,6 +39,7 @@ join() {
   read -r own _ < /proc/self/stat; echo "$own" > "$1/cgroup.procs"
 }
 # Groups of systemd's own lie below.
+# shellcheck disable=SC2329
 leave() { find "$1" -depth -type d -exec rmdir {} + 2> /dev/null; }
 
 layered() { # layered LOWER TARGET: an overlay, else the folder itself, not to be written
@@ -127,12 +130,13 @@ if [ -n "$inside" ]; then
 fi
 
 [ "$(id -u)" = 0 ] || impossible 'root is needed'
-for program in unshare nsenter mount pivot_root mountpoint; do
+for program in unshare nsenter setsid mount pivot_root mountpoint; do
   command -v "$program" > /dev/null || impossible "there is no $program"
 done
 [ -x /usr/lib/systemd/systemd ] || [ -x "$work/unpacked/programs/usr/lib/systemd/systemd" ] || impossible 'no systemd'
 cp /proc/self/mountinfo "$work/mounts"
-first=
+first=''; job=''
+# shellcheck disable=SC2329
 ended() {
   trap '' HUP INT TERM PIPE
   # With its first process the whole namespace ends.
@@ -140,8 +144,14 @@ ended() {
   wait
   each_group leave
 }
+# The command puts the GPU's settings back, and is given the time for it.
+# shellcheck disable=SC2329
+stopped() {
+  trap '' HUP INT TERM PIPE
+  [ -z "$job" ] || { state kill -TERM "$(cat "$work/unpacked/pid")"; wait "$job"; } 2> /dev/null
+}
 trap ended EXIT
-trap 'exit 1' HUP INT TERM PIPE
+trap 'stopped; exit 1' HUP INT TERM PIPE
 (
   each_group join
   exec unshare --mount --propagation private --pid --fork --uts --ipc --net --cgroup --kill-child \
@@ -158,4 +168,10 @@ until [ -s "$work/first" ] && first=$(cat "$work/first") &&
   [ "$tries" -lt 120 ] || impossible "systemd was not ready in 60 s: $(tail -n 3 "$work/console")"
   sleep 0.5
 done
-state "$@"
+# A session of its own: a signal to the group would end nsenter alone, and nothing would wait for the command then.
+setsid nsenter --target "$first" --mount --uts --ipc --net --pid --cgroup --root --wd "$@" < /dev/null &
+job=$!
+wait "$job"
+status=$?
+job=''
+exit "$status"

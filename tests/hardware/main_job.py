@@ -24,6 +24,7 @@ from tests.hardware.nvml_compared import compared  # noqa: E402
 _INVENTORY = Path("/root/main-job.py")
 _PIPE = "/run/nvidia-mps"
 _LEFT_OUT = "left out"
+_SECONDS = 420
 
 
 class StepFailed(Exception):
@@ -154,11 +155,12 @@ class Job:
 
     def _passed(self, command: list[Any]) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        said = (done.stdout + done.stderr).strip().splitlines() or ["it printed nothing"]
+        # ctr warns on standard error.
+        said = done.stdout.strip().splitlines() or ["it printed nothing"]
         if self.machine.simulated and said[-1].startswith("libcuda.so.1 has no cuInit"):
             return f"{_LEFT_OUT}: the GPU is SIMULATED; the program found its libcuda"
         if done.returncode or said[-1] != "PASSED":
-            raise StepFailed(f"exit status {done.returncode}: {' / '.join(said[-4:])}")
+            raise StepFailed(f"exit status {done.returncode}: {said[-1]}; {_last(done.stderr)}")
         return said[-1]
 
     def run(self) -> None:
@@ -212,7 +214,10 @@ def _last(text: str) -> str:
 def main() -> int:
     """Run the job and keep its result."""
     # Where its time is over, the GPU's settings are put back all the same.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+    for ending in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(ending, lambda number, frame: sys.exit(1))
+    signal.alarm(int(os.environ.get("GPUNODE_SECONDS", _SECONDS)))
+    (HERE / "pid").write_text(str(os.getpid()))
     # A proxy of the machine's cannot reach the repository, which is served here.
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
@@ -226,6 +231,7 @@ def main() -> int:
             {"step": "time limit", "seen": "failed: stopped before the last step", "seconds": 0, "ok": False}
         )
     finally:
+        signal.alarm(0)
         if job.before and job.machine.state() != job.before:
             job.machine.restore(job.before)
     bad = [each["step"] for each in job.steps if not each["ok"]]
