@@ -14,7 +14,7 @@ from pathlib import Path
 from gpunode.lab.cache import link, locked
 from gpunode.lab.errors import LabError
 from gpunode.lab.go_programs import programs
-from gpunode.lab.packages.deb import build_deb
+from gpunode.lab.packages.deb import Payload, build_deb
 from gpunode.lab.packages.toolkit import legacy_packages, packages_of
 from gpunode.lab.repository import index_flat
 from gpunode.lab.signing import key_file, public_key, sign_releases
@@ -26,6 +26,8 @@ Report = Callable[[str], None]
 _FOLDER = "nvidia-toolkit"
 _REPOSITORY = "stable/deb/amd64"
 _MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
+# A lab node is itself a container; it takes the place before runc on the PATH.
+_NESTED_RUNC = Path(__file__).parent / "packages" / "nested_runc.py"
 
 
 def build_toolkit_repository(cache: Path, mirror: Path, report: Report) -> None:
@@ -40,8 +42,9 @@ def build_toolkit_repository(cache: Path, mirror: Path, report: Report) -> None:
         key = key_file(cache / "keys", "repository")
         # What an old node has is SIMULATED here, too: it is removed, or upgraded from.
         packages = [*packages_of(lab_versions()[0]), *legacy_packages()]
+        nested = Payload("usr/local/sbin/runc", _NESTED_RUNC.read_bytes(), 0o755)
         for version, folder in built.items():
-            packages += packages_of(version, folder, _module(version) / "deployments")
+            packages += packages_of(version, (folder, deployments(version)), (nested,))
         parts = (public_key(key)[1], *(package.digest() for package in packages))
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         recorded = mirror / _FOLDER / "digest"
@@ -65,14 +68,17 @@ def build_toolkit_repository(cache: Path, mirror: Path, report: Report) -> None:
         report(f"container toolkit's repository: {', '.join(built)}, {time.monotonic() - started:.0f} s")
 
 
-def _module(version: str) -> Path:
-    """Return the folder of the toolkit's module, which has the units that its packages hold."""
+def deployments(version: str) -> Path:
+    """Return the folder of NVIDIA's module with the systemd units and udev rules of its packages; raise LabError."""
     command = ["go", "mod", "download", "-json", f"{_MODULE}@v{version}"]
     # The build before looks for Go in its own folder, too: sudo leaves that out of the PATH.
     path = f"{os.environ.get('PATH', '')}:/usr/local/go/bin"
     environment = {**os.environ, "PATH": path, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
     try:
-        return Path(json.loads(done.stdout)["Dir"])
+        done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
+    except OSError as error:
+        raise LabError(f"the units of container toolkit {version} cannot be fetched: {error}; install Go") from None
+    try:
+        return Path(json.loads(done.stdout)["Dir"]) / "deployments"
     except (KeyError, ValueError):
         raise LabError(f"the units of container toolkit {version} cannot be fetched: {done.stderr[-500:]}") from None

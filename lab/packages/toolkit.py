@@ -9,7 +9,6 @@ from gpunode.lab.world.deb_row import FIELDS
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, toolkit_row
 
 _RUNTIME = Path(__file__).parent / "container_runtime.py"
-_NESTED_RUNC = Path(__file__).parent / "nested_runc.py"
 _CTK = """#!/bin/sh
 # SIMULATED nvidia-ctk of gpunode's lab: its version, and links in /dev/char.
 case "$1 $2" in
@@ -107,29 +106,32 @@ def legacy_packages() -> list[Deb]:
     ]
 
 
-def packages_of(version: str, programs: Path | None = None, deployments: Path | None = None) -> list[Deb]:
+def packages_of(
+    version: str, real: tuple[Path, Path] | None = None, more: tuple[Payload, ...] = ()
+) -> list[Deb]:  # fmt: skip
     """Return the four packages of a version.
 
-    + programs: a folder with NVIDIA's own nvidia-ctk, nvidia-cdi-hook, nvidia-container-runtime and
-      nvidia-container-runtime-hook of that version, in place of the SIMULATED ones
-    + deployments: the folder of NVIDIA's module with the systemd units and udev rules that its packages hold
+    + real: where NVIDIA's own programs take the place of the SIMULATED ones: a folder with nvidia-ctk, nvidia-cdi-hook,
+      nvidia-container-runtime and nvidia-container-runtime-hook of that version, and the folder `deployments` of
+      NVIDIA's module with the systemd units and udev rules that its packages hold
+    + more: files that the package with the programs gets as well
     """
     library = f"usr/lib/x86_64-linux-gnu/libnvidia-container.so.{version}"
     hook: list[Payload] = []
     files, scripts, conffiles = _simulated(version)
-    if programs is not None and deployments is not None:
+    if real is not None:
+        programs, deployments = real
         hook = [_real(programs, "nvidia-container-runtime-hook")]
         units, conffiles = _refresh(version, deployments)
         names = ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook")
-        nested = Payload("usr/local/sbin/runc", _NESTED_RUNC.read_bytes(), 0o755)
-        files, scripts = (*(_real(programs, name) for name in names), nested, *units), _real_scripts(version)
+        files, scripts = (*(_real(programs, name) for name in names), *units), _real_scripts(version)
     return [
         _package("nvidia-container-toolkit", version, "NVIDIA container toolkit", files=tuple(hook)),
         _package(
             "nvidia-container-toolkit-base",
             version,
             "NVIDIA container toolkit: runtime and nvidia-ctk",
-            files=files,
+            files=(*files, *more),
             scripts=scripts,
             conffiles=conffiles,
         ),

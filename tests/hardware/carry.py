@@ -31,6 +31,7 @@ from gpunode.lab.packages.deb import Deb, Payload, build_deb
 from gpunode.lab.packages.toolkit import packages_of
 from gpunode.lab.repository import index_flat
 from gpunode.lab.signing import key_file, public_key, sign_releases
+from gpunode.lab.toolkit_repository import deployments
 
 _HERE = Path(__file__).parent
 CHECKOUT = _HERE.parents[1]
@@ -108,7 +109,7 @@ def repository(folder: Path, report: Callable[[str], None]) -> str:
             _package(CONTAINERD, report, depends="runc", files=(unit,), scripts=(("postinst", _STARTED),)),
             _package(RUNC, report),
         ],
-        "toolkit": packages_of(version(TOOLKIT), programs(TOOLKIT, report)),
+        "toolkit": packages_of(version(TOOLKIT), (programs(TOOLKIT, report), deployments(version(TOOLKIT)))),
     }
     secret = key_file(cache_dir() / "keys", "repository")
     for name, packages in parts.items():
