@@ -211,8 +211,9 @@ class _Loader(yaml.SafeLoader):
 class _Reader:
     """Turn nodes into values, collecting mistakes with their paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, unique: bool) -> None:
         self.mistakes: list[Mistake] = []
+        self._unique = unique
         self._values = 0
         self._open: set[int] = set()
 
@@ -245,7 +246,7 @@ class _Reader:
             if key is None:
                 continue
             line = key_node.start_mark.line + 1
-            if key in lines:
+            if key in lines and self._unique:
                 message = f"the key is given twice, in lines {lines[key]} and {line}; remove one of the two"
                 self.mistakes.append(Mistake(str(path.key(key)), None, message))
             lines[key] = line
@@ -339,9 +340,12 @@ def _integer(text: str) -> int:
     return -value if text.startswith("-") else value
 
 
-def read_document(content: str, source: str) -> Value:
-    """Return the first YAML document's value; raise DeclarationError."""
-    reader = _Reader()
+def read_document(content: str, source: str, *, unique: bool = True) -> Value:
+    """Return the first YAML document's value; raise DeclarationError.
+
+    unique: refuse a key that a mapping has twice; else the last one counts
+    """
+    reader = _Reader(unique)
     try:
         loader = _Loader(content)
         node = loader.get_node() if loader.check_node() else None
