@@ -126,7 +126,7 @@ def _check_discovery_flags(discovery: Mapping[Any, Any]) -> None:
 def _check_imex(imex: Mapping[Any, Any]) -> None:
     _check_bool("imex.required", _of(imex, "required"))
     channels = _list(_or_empty(_of(imex, "channelIDs")), "imex.channelIDs")
-    if [each or 0 for each in channels] not in ([], [0]) or any(isinstance(each, bool | str) for each in channels):
+    if channels and not (len(channels) == 1 and (channels[0] is None or _whole(channels[0]) == 0)):
         raise _EndsError("imex.channelIDs must be [] or [0]")
 
 
@@ -202,7 +202,7 @@ def _check_bool(where: str, value: Any) -> None:
 
 
 def _check_text(where: str, value: Any) -> None:
-    if isinstance(value, dict | list):
+    if not isinstance(value, str | None):
         raise _EndsError(f"{where} must be a text")
 
 

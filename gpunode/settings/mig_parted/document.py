@@ -203,7 +203,7 @@ class _Loader(yaml.SafeLoader):
         if token.name != "TAG" and (token.name, token.value) != ("YAML", (1, 1)):
             mark = token.start_mark
             line = mark.buffer[mark.pointer :].splitlines()[0].partition(" #")[0].strip()
-            message = f"is a directive in line {mark.line + 1} that nvidia-mig-parted refuses, which reads YAML 1.1"
+            message = f"is a directive in line {mark.line + 1} that NVIDIA's programs refuse, which read YAML 1.1"
             raise _Stop(Mistake("(document)", shown(line), f"{message}; leave it out"))
         return token
 
