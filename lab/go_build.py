@@ -77,16 +77,21 @@ def _settings(go: str, what: str) -> dict[str, str]:
     done = _run(command, what, _plain_environment() | ways | {"GOTOOLCHAIN": "local"}, cache_dir())
     try:
         found = {name: str(value) for name, value in json.loads(done.stdout).items() if value}
-    except ValueError:
+    except (ValueError, AttributeError):
         raise LabError(f"{what} cannot be built: `{go} env` printed no JSON: {_last(done.stderr)}") from None
-    return found | _own_caches()
+    return _caches(("GOCACHE", "GOMODCACHE")) | found | _own_caches()
 
 
 def _own_caches() -> dict[str, str]:
     """Return settings that keep root's files out of another user's caches of Go: sudo keeps that user's home."""
     if os.geteuid() != 0 or Path.home().stat().st_uid == 0:
         return {}
-    return {name: str(cache_dir() / name.lower()) for name in ("GOCACHE", "GOMODCACHE", "GOPATH")}
+    return _caches(("GOCACHE", "GOMODCACHE", "GOPATH"))
+
+
+def _caches(names: Sequence[str]) -> dict[str, str]:
+    """Return settings that keep Go's files in the lab's cache; without $HOME, as in a service, Go has no place."""
+    return {name: str(cache_dir() / name.lower()) for name in names}
 
 
 def _plain_environment() -> dict[str, str]:

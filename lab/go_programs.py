@@ -164,7 +164,7 @@ def main(groups: list[str]) -> int:
     for group in groups or GROUPS:
         try:
             print(programs(group, lambda line: print(line, file=sys.stderr, flush=True)), flush=True)
-        except LabError as error:
+        except (LabError, OSError) as error:
             failed = True
             print(f"{group}: {error}", file=sys.stderr, flush=True)
     return int(failed)

@@ -136,6 +136,13 @@ class ContainerdSettings(Runtime):
     kubernetes_sysctls: bool = False
     """Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."""
 
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield CDI that is to be off, too, where the version always has it on."""
+        yield from super().contradictions()
+        since = tables.containerd().cdi_always_since
+        if self.cdi is False and self.version is not None and versions.at_least(self.version, since):
+            yield "cdi", f"cannot be False with containerd.version {self.version!r}: from {since} on CDI is always on"
+
 
 class DockerSettings(Runtime):
     """Docker: its package and daemon.json, of which every other key is kept. Runtimes and the default one take a

@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from gpunode.kubernetes.device_plugin.config_file import ends
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.pods import VENDOR, Outcome
+from gpunode.settings.mig_parted.document import read_document
 
 MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 # NVIDIA's by its chart, and by gpunode's static manifest; Aliyun's.
@@ -125,7 +124,7 @@ def parsed(name: str, text: str, strategy: str | None, version: str = _NEWEST) -
     """
     if reason := ends(text):
         raise PluginError(f"unable to load config {name}: {reason}")
-    content = next(iter(yaml.safe_load_all(text)), None) or {}
+    content: Any = read_document(text, name, unique=False) or {}
     sharing = _of(content, "sharing") or {}
     mps = _of(sharing, "mps")
     ways = mps or _of(sharing, "timeSlicing") or {}

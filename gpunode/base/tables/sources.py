@@ -187,12 +187,14 @@ class Containerd:
 
     From `drop_ins_merge_since` on it merges a drop-in with the root file key by key. Before `default_table_before` it
     reads the table `default_runtime`; before `byte_order_mark_before` it takes a file that begins with such a mark.
+    Since `cdi_always_since` it has no option that turns CDI off.
     """
 
     schemas: tuple[ContainerdSchema, ...]
     drop_ins_merge_since: str
     default_table_before: str
     byte_order_mark_before: str
+    cdi_always_since: str
 
 
 @dataclass(frozen=True)

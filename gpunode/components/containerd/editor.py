@@ -69,8 +69,6 @@ def names_runtime(default_runtime: Any) -> bool:
 RUNC_TYPE = "io.containerd.runc.v2"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
-# From this version on the option is gone, and CDI is always on (2.4.2: "Ignoring unknown key in TOML for plugin").
-_CDI_ALWAYS = "2.4"
 
 
 def cdi_option(cdi: bool | None, containerd_version: str | None) -> bool | None:
@@ -79,7 +77,7 @@ def cdi_option(cdi: bool | None, containerd_version: str | None) -> bool | None:
 
 
 def _has_always(containerd_version: str) -> bool:
-    return versions.at_least(versions.major_minor(containerd_version), _CDI_ALWAYS)
+    return versions.at_least(versions.major_minor(containerd_version), tables.containerd().cdi_always_since)
 
 
 # The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.

@@ -127,11 +127,19 @@ def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iter
             continue
         if gpu is None:
             raise StateNotKnown(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
-        if gpu.current in WITHOUT_VALUE and entry.devices is None and any(each.capable for each in state.gpus):
-            # As nvidia-mig-parted does: `devices: all` means those of a node's GPUs that have MIG.
+        if _is_left_out(each, entry, gpu, state):
             continue
         if gpu.capable or entry.mig_enabled:
             yield _target(entry, gpu, each.product, where)
+
+
+def _is_left_out(each: Chosen, entry: Entry, gpu: MigGpu, state: Mig) -> bool:
+    """Say whether `devices: all` leaves a GPU out, as with nvidia-mig-parted: it has no MIG, and another one has.
+
+    A GPU of a product with MIG whose mode cannot be read is an error.
+    """
+    has_none = gpu.current in WITHOUT_VALUE and each.product is None
+    return has_none and entry.devices is None and any(other.capable for other in state.gpus)
 
 
 def _published_entry(config: str, gpu: MigGpu, where: str) -> Entry:

@@ -1,9 +1,9 @@
 """A configuration of NVIDIA's device plugin as the plugin reads it: what ends the plugin, and what it ignores.
 
 Its answers, recorded by running it, are in tests/recorded/device_plugin.yaml. A key that it does not know is ignored
-without a word; keys outside `sharing` are known in any case.
-source: NVIDIA/k8s-device-plugin, v0.15.0 to v0.20.0: api/config/v1 (config.go, flags.go, replicas.go, resources.go) and
-cmd/nvidia-device-plugin/main.go
+without a word; keys outside `sharing` are known in any case. It reads YAML as nvidia-mig-parted does.
+source: NVIDIA/k8s-device-plugin, v0.15.0 to v0.20.0: api/config/v1 (config.go, flags.go, duration.go, imex.go,
+replicas.go, resources.go) and cmd/nvidia-device-plugin/main.go
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpunode.base.folding import in_one_line
-from gpunode.base.structured_text import TextError, load_documents
+from gpunode.base.structured_text import TextError, check_yaml
+from gpunode.settings.mig_parted.document import DeclarationError, read_document
 
 _VERSION = "v1"
 _VENDOR = "nvidia.com/"
@@ -22,10 +23,16 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _DEVICE = re.compile(rf"\d+(:\d+)?|(GPU|MIG)-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+", re.ASCII)
-_FLAGS = ("failOnInitError", "gdrcopyEnabled", "gdsEnabled", "mofedEnabled")
+_DURATION = re.compile(r"infinite|[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
+_LARGEST, _LARGEST_INDEX = 2**63 - 1, 2**64 - 1
+_FLAGS = ("failOnInitError", "gdrcopyEnabled", "gdsEnabled", "mofedEnabled", "useNodeFeatureAPI")
+_TEXTS = ("mpsRoot", "nvidiaDriverRoot", "nvidiaDevRoot")
+_TEXTS_OF_PLUGIN = ("cdiAnnotationPrefix", "nvidiaCTKPath", "containerDriverRoot")
+_DISCOVERY = ("auto", "nvml", "tegra")
 _MIG = ("none", "single", "mixed")
 _LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 _IDS = ("uuid", "index")
+_POLICIES = ("distributed", "packed")
 _WAYS = ("timeSlicing", "mps")
 
 
@@ -36,11 +43,7 @@ class _EndsError(Exception):
 def ends(text: str) -> str | None:
     """Return why the plugin ends with this configuration; None where it takes it."""
     try:
-        # Of several documents the plugin reads the first.
-        documents = load_documents(text)
-        _check(documents[0][1] if documents else None)
-    except TextError as error:
-        return f"it cannot be read as YAML: {in_one_line(error)}"
+        _check(_read(text))
     except _EndsError as error:
         return str(error)
     return None
@@ -49,11 +52,21 @@ def ends(text: str) -> str | None:
 def ignored_fields(text: str) -> tuple[str, ...]:
     """Return what a configuration says that the plugin warns of and ignores, by its keys; of no mapping, none."""
     try:
-        documents = load_documents(text)
-    except TextError:
+        content = _read(text)
+        return tuple(_ignored(content)) if isinstance(content, dict) else ()
+    except _EndsError:
         return ()
-    content = documents[0][1] if documents else None
-    return tuple(_ignored(content)) if isinstance(content, dict) else ()
+
+
+def _read(text: str) -> Any:
+    """Return the first document, which is the one that the plugin reads."""
+    try:
+        check_yaml(text)
+        return read_document(text, "", unique=False)
+    except TextError as error:
+        raise _EndsError(f"it cannot be read as YAML: {in_one_line(error)}") from None
+    except DeclarationError as error:
+        raise _EndsError(f"it cannot be read as YAML: {in_one_line(error.mistakes[0])}") from None
 
 
 def _check(content: Any) -> None:
@@ -64,34 +77,67 @@ def _check(content: Any) -> None:
     flags, sharing = _mapping(_of(top, "flags"), "flags"), _mapping(_of(top, "sharing"), "sharing")
     _check_flags(flags)
     _check_resources(_mapping(_of(top, "resources"), "resources"))
+    _check_imex(_mapping(_of(top, "imex"), "imex"))
     for way in _WAYS:
-        there = next((name for name in sharing if str(name).casefold() == way.casefold()), None)
+        there = any(name.casefold() == way.casefold() for name in sharing)
+        shared = _of(sharing, way)
         # Of MPS alone a null is nothing.
-        if there is not None and (way == "timeSlicing" or sharing[there] is not None):
-            _check_way(f"sharing.{way}", sharing[there])
+        if there and (way == "timeSlicing" or shared is not None):
+            _check_way(f"sharing.{way}", shared)
     if _of(sharing, "mps") is not None and _of(flags, "migStrategy") == "mixed":
         raise _EndsError("flags.migStrategy 'mixed' and sharing.mps exclude each other")
 
 
 def _check_flags(flags: Mapping[Any, Any]) -> None:
-    plugin = _mapping(_of(flags, "plugin"), "flags.plugin")
     for name in _FLAGS:
         _check_bool(f"flags.{name}", _of(flags, name))
-    _check_bool("flags.plugin.passDeviceSpecs", _of(plugin, "passDeviceSpecs"))
+    for name in _TEXTS:
+        _check_text(f"flags.{name}", _of(flags, name))
     _check_choice("flags.migStrategy", _of(flags, "migStrategy"), _MIG)
+    _check_choice("flags.deviceDiscoveryStrategy", _of(flags, "deviceDiscoveryStrategy"), _DISCOVERY)
+    _check_plugin_flags(_mapping(_of(flags, "plugin"), "flags.plugin"))
+    _check_discovery_flags(_mapping(_of(flags, "gfd"), "flags.gfd"))
+
+
+def _check_plugin_flags(plugin: Mapping[Any, Any]) -> None:
+    _check_bool("flags.plugin.passDeviceSpecs", _of(plugin, "passDeviceSpecs"))
+    for name in _TEXTS_OF_PLUGIN:
+        _check_text(f"flags.plugin.{name}", _of(plugin, name))
     _check_choice("flags.plugin.deviceIDStrategy", _of(plugin, "deviceIDStrategy"), _IDS)
+    # Before 0.20.0 the plugin does not know it.
+    _check_choice("flags.plugin.sharedDevicesAllocationPolicy", _of(plugin, "sharedDevicesAllocationPolicy"), _POLICIES)
     lists = _of(plugin, "deviceListStrategy")
-    for each in lists if isinstance(lists, list) else str(lists).split(",") if lists is not None else ():
-        _check_choice("flags.plugin.deviceListStrategy", each, _LISTS)
+    # A text with commas is one strategy, and unknown.
+    for each in lists if isinstance(lists, list) else () if lists is None else [lists]:
+        _check_choice("flags.plugin.deviceListStrategy", "" if each is None else each, _LISTS)
+
+
+def _check_discovery_flags(discovery: Mapping[Any, Any]) -> None:
+    for name in ("oneshot", "noTimestamp"):
+        _check_bool(f"flags.gfd.{name}", _of(discovery, name))
+    for name in ("outputFile", "machineTypeFile"):
+        _check_text(f"flags.gfd.{name}", _of(discovery, name))
+    interval = _of(discovery, "sleepInterval")
+    is_number = isinstance(interval, int | float | None) and not isinstance(interval, bool)
+    if not is_number and not (isinstance(interval, str) and _DURATION.fullmatch(interval)):
+        raise _EndsError("flags.gfd.sleepInterval must be a duration such as 60s")
+
+
+def _check_imex(imex: Mapping[Any, Any]) -> None:
+    _check_bool("imex.required", _of(imex, "required"))
+    channels = _list(_or_empty(_of(imex, "channelIDs")), "imex.channelIDs")
+    if channels and not (len(channels) == 1 and (channels[0] is None or _whole(channels[0]) == 0)):
+        raise _EndsError("imex.channelIDs must be [] or [0]")
 
 
 def _check_resources(resources: Mapping[Any, Any]) -> None:
     for name in ("gpus", "mig"):
-        for row in _list(_of(resources, name) or [], f"resources.{name}"):
+        for row in _list(_or_empty(_of(resources, name)), f"resources.{name}"):
             found = _mapping(row, f"each of resources.{name}")
-            for key in ("pattern", "name"):
-                if not isinstance(found.get(key), str):
-                    raise _EndsError(f"each of resources.{name} must have a {key}")
+            if "pattern" not in found or not isinstance(found["pattern"], str | None):
+                raise _EndsError(f"each of resources.{name} must have a pattern")
+            if "name" not in found:
+                raise _EndsError(f"each of resources.{name} must have a name")
             _check_name(f"resources.{name}", found["name"])
 
 
@@ -105,24 +151,41 @@ def _check_way(where: str, content: Any) -> None:
     for row in rows:
         found = _mapping(row, f"each of {where}.resources")
         _check_name(f"{where}.resources", found.get("name"))
-        if found.get("rename") is not None:
+        if "rename" in found:
             _check_name(f"{where}.resources", found["rename"])
         if "devices" in found:
             _check_devices(f"{where}.resources", found["devices"])
-        replicas = found.get("replicas")
-        if isinstance(replicas, bool) or not isinstance(replicas, int | float) or replicas != int(replicas):
+        replicas = _whole(found.get("replicas"))
+        if replicas is None or replicas > _LARGEST:
             raise _EndsError(f"each of {where}.resources must have replicas, a whole number")
         if replicas < 2:
-            raise _EndsError(f"{where}.resources has {int(replicas)} replicas, and the plugin takes 2 or more")
+            raise _EndsError(f"{where}.resources has {replicas} replicas, and the plugin takes 2 or more")
 
 
 def _check_devices(where: str, devices: Any) -> None:
     if isinstance(devices, list):
-        wrong = any(_DEVICE.fullmatch(str(each)) is None for each in devices)
+        right = all(_is_device(each) for each in devices)
     else:
-        wrong = isinstance(devices, bool) or not (devices == "all" or (isinstance(devices, int) and devices > 0))
-    if wrong:
+        right = devices == "all" or 0 < (_whole(devices) or 0) <= _LARGEST
+    if not right:
         raise _EndsError(f"devices of {where} must be 'all', a count, or a list of indexes and UUIDs")
+
+
+def _is_device(value: Any) -> bool:
+    """Say whether an item of `devices` is an index of a GPU or a MIG device, or a UUID; a null is the index 0."""
+    index = 0 if value is None else _whole(value)
+    if index is not None:
+        return 0 <= index <= _LARGEST_INDEX
+    if not isinstance(value, str) or _DEVICE.fullmatch(value) is None:
+        return False
+    return "-" in value or all(int(part[:21]) <= _LARGEST_INDEX for part in value.split(":"))
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number as Go reads it from JSON, where 2.0 is 2; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        return None
+    return int(value)
 
 
 def _check_name(where: str, name: Any) -> None:
@@ -136,6 +199,11 @@ def _check_name(where: str, name: Any) -> None:
 def _check_bool(where: str, value: Any) -> None:
     if not isinstance(value, bool | None):
         raise _EndsError(f"{where} must be true or false")
+
+
+def _check_text(where: str, value: Any) -> None:
+    if not isinstance(value, str | None):
+        raise _EndsError(f"{where} must be a text")
 
 
 def _check_choice(where: str, value: Any, choices: Sequence[str]) -> None:
@@ -156,10 +224,15 @@ def _list(value: Any, where: str) -> list[Any]:
 
 
 def _of(content: Mapping[Any, Any], name: str) -> Any:
-    """Return the value of a key that is known in any case."""
-    if name in content:
-        return content[name]
-    return next((value for key, value in content.items() if str(key).casefold() == name.casefold()), None)
+    """Return the value of a key that is known in any case; where it is given in several, the plugin mixes them."""
+    found = [key for key in content if key.casefold() == name.casefold()]
+    if len(found) > 1:
+        raise _EndsError(f"the key {name} is given twice, as {' and '.join(sorted(found))}")
+    return content[found[0]] if found else None
+
+
+def _or_empty(value: Any) -> Any:
+    return [] if value is None else value
 
 
 def _full_name(name: str) -> str:

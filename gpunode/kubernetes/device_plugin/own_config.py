@@ -13,7 +13,7 @@ from typing import Any
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.folding import in_one_line
-from gpunode.base.structured_text import TextError, load_documents
+from gpunode.base.structured_text import TextError, check_yaml
 from gpunode.base.versions import at_least
 from gpunode.kubernetes.device_plugin import config_file
 from gpunode.kubernetes.nodes.cluster_nodes import told
@@ -104,7 +104,7 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
             "these, or add the entry"
         )
     try:
-        load_documents(entries[entry], unique=True)
+        check_yaml(entries[entry], unique=True)
     except TextError as error:
         return (
             f"sharing.config {entry!r}: the entry of {where} cannot be read as YAML: {in_one_line(error)}; correct it"

@@ -10,8 +10,9 @@ from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.target import chosen
 from gpunode.kubernetes.device_plugin.mig_resources import Divided, Registered
 from gpunode.kubernetes.device_plugin.promise import promised
+from gpunode.node.preflight.mig import has_no_mig
 from gpunode.settings import Settings
-from gpunode.settings.mig_parted.document import DeclarationError
+from gpunode.settings.mig_parted.document import DeclarationError, parse_profile
 from gpunode.system.pci import PciGpu
 
 TOO_MANY_PODS = RefusalMessage(
@@ -78,10 +79,13 @@ def _promised(settings: Settings, gpus: Sequence[PciGpu]) -> Registered | None:
     devices: Counter[tuple[str, str]] = Counter()
     whole = empty = 0
     for each in every:
-        if each.entry is None or not each.entry.mig_enabled:
+        # `devices: all` leaves out a GPU without MIG.
+        if each.entry is None or not each.entry.mig_enabled or has_no_mig(each.gpu):
             whole += 1
             continue
         counts = {profile: count for profile, count in (each.entry.mig_devices or {}).items() if count}
         empty += not counts
-        devices.update({(each.gpu.device_id.upper(), profile): count for profile, count in counts.items()})
+        for profile, count in counts.items():
+            # A file may have 3c.3g.40gb for 3g.40gb.
+            devices[each.gpu.device_id.upper(), str(parse_profile(profile))] += count
     return promised(sharing, Divided(len(every), whole, empty, devices), plugin.program_version)

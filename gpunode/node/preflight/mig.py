@@ -57,7 +57,7 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
 
     Where another GPU of the node has MIG, one that no entry names (`devices: all`) is left out.
     """
-    lacking = [each for each in chosen if _has_no_mig(each.gpu)]
+    lacking = [each for each in chosen if has_no_mig(each.gpu)]
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
     seen = set()
     for each in lacking:
@@ -69,7 +69,8 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
             yield NO_MIG(named=named(each.gpu), config=settings.mig.config)
 
 
-def _has_no_mig(gpu: PciGpu) -> bool:
+def has_no_mig(gpu: PciGpu) -> bool:
+    """Say whether a GPU's chip is known to have no MIG."""
     known = tables.pci_device(gpu.device_id)
     return known is not None and known.chip.startswith(tables.mig().chips_without)
 
@@ -180,7 +181,7 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
 def _not_judged(chosen: Chosen) -> str | None:
     """Return why it is not known whether a GPU can hold its layout; None where it is known."""
     if chosen.product is None:
-        if _has_no_mig(chosen.gpu):
+        if has_no_mig(chosen.gpu):
             return None
         if chosen.gpu.device_id in tables.mig().without_profiles:
             return "it has MIG, and no table of its profiles was found"

@@ -203,7 +203,7 @@ class _Loader(yaml.SafeLoader):
         if token.name != "TAG" and (token.name, token.value) != ("YAML", (1, 1)):
             mark = token.start_mark
             line = mark.buffer[mark.pointer :].splitlines()[0].partition(" #")[0].strip()
-            message = f"is a directive in line {mark.line + 1} that nvidia-mig-parted refuses, which reads YAML 1.1"
+            message = f"is a directive in line {mark.line + 1} that NVIDIA's programs refuse, which read YAML 1.1"
             raise _Stop(Mistake("(document)", shown(line), f"{message}; leave it out"))
         return token
 
@@ -211,8 +211,9 @@ class _Loader(yaml.SafeLoader):
 class _Reader:
     """Turn nodes into values, collecting mistakes with their paths."""
 
-    def __init__(self) -> None:
+    def __init__(self, unique: bool) -> None:
         self.mistakes: list[Mistake] = []
+        self._unique = unique
         self._values = 0
         self._open: set[int] = set()
 
@@ -245,7 +246,7 @@ class _Reader:
             if key is None:
                 continue
             line = key_node.start_mark.line + 1
-            if key in lines:
+            if key in lines and self._unique:
                 message = f"the key is given twice, in lines {lines[key]} and {line}; remove one of the two"
                 self.mistakes.append(Mistake(str(path.key(key)), None, message))
             lines[key] = line
@@ -339,9 +340,12 @@ def _integer(text: str) -> int:
     return -value if text.startswith("-") else value
 
 
-def read_document(content: str, source: str) -> Value:
-    """Return the first YAML document's value; raise DeclarationError."""
-    reader = _Reader()
+def read_document(content: str, source: str, *, unique: bool = True) -> Value:
+    """Return the first YAML document's value; raise DeclarationError.
+
+    unique: refuse a key that a mapping has twice; else the last one counts
+    """
+    reader = _Reader(unique)
     try:
         loader = _Loader(content)
         node = loader.get_node() if loader.check_node() else None

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpunode.lab.cache import cache_dir, complete_or_nothing, link, locked, mark_used
+from gpunode.lab.cache import cache_dir, complete_or_nothing, link, locked, mark_used, remove_partial
 from gpunode.lab.errors import LabError
 from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.machine import Machine
@@ -86,6 +86,7 @@ def _compiled(name: str, sources: tuple[str, ...], options: tuple[str, ...], gen
         folder = cache_dir() / "nvml" / f"{name.partition('.')[0]}-{digest}"
         if not folder.exists():
             folder.parent.mkdir(exist_ok=True)
+            remove_partial(folder.parent)
             with complete_or_nothing(folder) as partial:
                 _compile(partial / name, [str(_HERE / source) for source in sources], options, generated)
         mark_used(folder)

@@ -173,7 +173,7 @@ nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(
     nvmlDevice_t device, unsigned int id, const nvmlGpuInstancePlacement_t *place, nvmlGpuInstance_t *to)
 {
     ENTER_MIG(to);
-    REQUIRE(place != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    REQUIRE(place != NULL && (int)place->start >= 0, NVML_ERROR_INVALID_ARGUMENT);
     return create_instance(gpu, id, (int)place->start, to);
 }
 
@@ -205,7 +205,7 @@ nvmlReturn_t nvmlGpuInstanceCreateComputeInstanceWithPlacement(
     nvmlGpuInstance_t instance, unsigned int number, const nvmlComputeInstancePlacement_t *place, nvmlComputeInstance_t *to)
 {
     ENTER_COMPUTE_PROFILE(to);
-    REQUIRE(place != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    REQUIRE(place != NULL && (int)place->start >= 0, NVML_ERROR_INVALID_ARGUMENT);
     return create_compute(instance, part->number, (int)place->start, to);
 }
 

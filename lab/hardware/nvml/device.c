@@ -2,8 +2,16 @@
 #include "library.h"
 
 #include <ctype.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+int is_item(const void *handle, const void *first, size_t count, size_t size)
+{
+    size_t offset = (size_t)((uintptr_t)handle - (uintptr_t)first);
+
+    return offset < count * size && offset % size == 0;
+}
 
 /* Return the MIG device of a handle, as long as it exists; NULL: it is none. */
 struct compute *mig_device(nvmlDevice_t device)
@@ -12,7 +20,7 @@ struct compute *mig_device(nvmlDevice_t device)
 
     for (struct gpu *gpu = state.gpu; gpu < state.gpu + state.gpus; gpu++)
         for (struct instance *instance = gpu->instance; instance < gpu->instance + MOST_INSTANCES; instance++)
-            if (compute >= instance->compute && compute < instance->compute + MOST_COMPUTE)
+            if (is_item(compute, instance->compute, MOST_COMPUTE, sizeof *compute))
                 return compute->exists ? compute : NULL;
     return NULL;
 }

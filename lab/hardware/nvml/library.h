@@ -5,6 +5,8 @@
 #include "nvml.h"
 #include "state.h"
 
+#include <stddef.h>
+
 struct answer {
     nvmlReturn_t code;
 };
@@ -45,6 +47,8 @@ void library_leave(struct answer *answer);
 
 nvmlReturn_t whole_gpu(nvmlDevice_t device, struct gpu **to);
 nvmlReturn_t known_instance(nvmlGpuInstance_t instance);
+/* Whether a handle is one of the items of an array, and not something within one. */
+int is_item(const void *handle, const void *first, size_t count, size_t size);
 struct compute *mig_device(nvmlDevice_t device);
 /* Have the machine change something, for root (state.h). */
 nvmlReturn_t library_change(const char *const *words, int *value);

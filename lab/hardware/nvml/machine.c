@@ -5,6 +5,7 @@
 #include "state.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -65,13 +66,18 @@ static void stamp(char *to, size_t size)
     }
 }
 
+/* A signal of the program interrupts neither this nor the wait for the process that prints. */
 static int read_all(int file)
 {
     size_t used = 0;
     ssize_t got;
 
-    while (used < sizeof text - 1 && (got = read(file, text + used, sizeof text - 1 - used)) > 0)
-        used += (size_t)got;
+    while (used < sizeof text - 1) {
+        got = read(file, text + used, sizeof text - 1 - used);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            break;
+        used += got > 0 ? (size_t)got : 0;
+    }
     text[used] = 0;
     close(file);
     return 0;
@@ -116,7 +122,8 @@ static int run(const char *const *words)
         return -1;
     }
     read_all(ends[0]);
-    waitpid(child, &status, 0);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
     return 0;
 }
 

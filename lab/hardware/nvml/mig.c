@@ -17,7 +17,7 @@ const struct compute_profile *compute_profile_of(const struct compute *compute)
 nvmlReturn_t known_instance(nvmlGpuInstance_t instance)
 {
     for (struct gpu *gpu = state.gpu; gpu < state.gpu + state.gpus; gpu++)
-        if (instance >= gpu->instance && instance < gpu->instance + MOST_INSTANCES && instance->exists)
+        if (is_item(instance, gpu->instance, MOST_INSTANCES, sizeof *instance) && instance->exists)
             return gpu->lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
     return NVML_ERROR_INVALID_ARGUMENT;
 }

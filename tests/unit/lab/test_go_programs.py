@@ -17,7 +17,8 @@ GROUP = "crictl-1.37.0"
 # Stands for Go: it answers `go env`, notes how it was started, and builds a program that prints the given version.
 GO = """#!/bin/sh
 if [ "$1" = env ]; then
-  printf '{"GOVERSION": "go%s", "GOCACHE": "/c", "GOMODCACHE": "/m", "GOPROXY": "https://proxy.test"}' "$FAKE_GO"
+  printf '{"GOVERSION": "go%s", "GOCACHE": "%s", "GOMODCACHE": "/m", "GOPROXY": "https://proxy.test"}' \\
+    "$FAKE_GO" "${FAKE_CACHE-/c}"
   exit
 fi
 echo "$GOENV|$GOFLAGS|$GOTOOLCHAIN|$GOPROXY|$CGO_ENABLED|$*" >> "$FAKE_LOG"
@@ -73,6 +74,8 @@ def test_a_group_is_built_once_whatever_the_user_set_for_go(machine: Machine) ->
         ("toolkit-1.20.2", ("go",), {}, ("apt-get install", "gcc libc6-dev")),
         (GROUP, ("go",), {"FAKE_VERSION": "unknown"}, ("crictl --version", "version unknown")),
         (GROUP, ("go",), {"FAKE_ERROR": "x.go:1:1: undefined: y"}, ("x.go:1:1: undefined: y",)),
+        # As in a service, without $HOME.
+        (GROUP, ("go",), {"FAKE_CACHE": "", "FAKE_ERROR": "no space left on device"}, ("gocache or /m or",)),
         *(
             (GROUP, ("go",), {"FAKE_ERROR": f"go: downloading x v1.0.0\n{printed}\nlast line"}, (printed, *named))
             for printed, named in (

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -145,3 +146,31 @@ def test_every_user_may_read_what_root_has_read_and_root_alone_may_change(root: 
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.stderr) == ("0 0 4 4\n", "")
+
+
+def test_a_signal_interrupts_no_reading_of_the_state(root: Path) -> None:
+    signalled: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: signalled.append(number))
+    try:
+        os.utime(root / "etc/gpunode-lab/hardware.json")
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        assert answer("nvmlDeviceGetCount_v2", "number") == [0, 2]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert signalled
+
+
+def test_a_place_before_the_first_is_none(root: Path) -> None:
+    place = (ctypes.c_uint * 2)(2**32 - 1, 1)
+    assert answer("nvmlDeviceSetMigMode", "gpu 0", 1, "number") == [0, 0]
+    create, gpu, made = nvml().nvmlDeviceCreateGpuInstanceWithPlacement, ctypes.c_void_p(), ctypes.c_void_p()
+    assert nvml().nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu)) == 0
+    assert create(gpu, 19, ctypes.byref(place), ctypes.byref(made)) == 2
+
+
+def test_what_an_interrupted_compiler_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library = build.empty_library("libempty.so.1")
+    library.parent.rename(f"{library.parent}.partial")
+    assert build.empty_library("libempty.so.1") == library and library.is_file()
