@@ -109,12 +109,12 @@ def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[
     if state.status != "ok":
         raise StateNotKnown(f"nvidia-smi does not tell what is there: {state.status} ({state.message or 'no message'})")
     try:
-        return tuple(_targets(settings, chosen(settings, gpus), state))
+        return tuple(_targets(settings, tuple(chosen(settings, gpus)), state))
     except DeclarationError as error:
         raise TargetError(f"{error.source}: {error.mistakes[0]}") from None
 
 
-def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
+def _targets(settings: MigSettings, every: Sequence[Chosen], state: Mig) -> Iterator[Target]:
     for each in every:
         entry = each.entry
         gpu = next((gpu for gpu in state.gpus if gpu.pci_address == each.gpu.address), None)
@@ -127,19 +127,22 @@ def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iter
             continue
         if gpu is None:
             raise StateNotKnown(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
-        if _is_left_out(each, entry, gpu, state):
+        if _is_left_out(each, entry, gpu, every, state):
             continue
         if gpu.capable or entry.mig_enabled:
             yield _target(entry, gpu, each.product, where)
 
 
-def _is_left_out(each: Chosen, entry: Entry, gpu: MigGpu, state: Mig) -> bool:
-    """Say whether `devices: all` leaves a GPU out, as with nvidia-mig-parted: it has no MIG, and another one has.
+def _is_left_out(each: Chosen, entry: Entry, gpu: MigGpu, every: Sequence[Chosen], state: Mig) -> bool:
+    """Say whether `devices: all` leaves a GPU out: it has no MIG, and another GPU of the same entry has.
 
-    A GPU of a product with MIG whose mode cannot be read is an error.
+    nvidia-mig-parted leaves out each GPU without MIG. An entry that no GPU can follow is an error here, and so is a GPU
+    of a product with MIG whose mode cannot be read.
     """
-    has_none = gpu.current in WITHOUT_VALUE and each.product is None
-    return has_none and entry.devices is None and any(other.capable for other in state.gpus)
+    if entry.devices is not None or each.product is not None or gpu.current not in WITHOUT_VALUE:
+        return False
+    same = {other.gpu.address for other in every if other.entry is not None and other.entry.path == entry.path}
+    return any(other.capable for other in state.gpus if other.pci_address in same)
 
 
 def _published_entry(config: str, gpu: MigGpu, where: str) -> Entry:

@@ -79,6 +79,9 @@ def _promised(settings: Settings, gpus: Sequence[PciGpu]) -> Registered | None:
     devices: Counter[tuple[str, str]] = Counter()
     whole = empty = 0
     for each in every:
+        if each.entry is None and not has_no_mig(each.gpu):
+            # It stays as it is, which may be divided by hand.
+            return None
         # `devices: all` leaves out a GPU without MIG.
         if each.entry is None or not each.entry.mig_enabled or has_no_mig(each.gpu):
             whole += 1

@@ -15,7 +15,7 @@ from gpunode.components.mig.target import Chosen
 from gpunode.components.mig.target import chosen as of_gpus
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
-from gpunode.settings.mig_parted.declaration import Declaration, published
+from gpunode.settings.mig_parted.declaration import Declaration, Entry, published
 from gpunode.settings.mig_parted.document import DeclarationError
 from gpunode.system.pci import PciGpu
 
@@ -55,7 +55,7 @@ NO_MIG = RefusalMessage(
 def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
     """Refuse to divide a GPU without MIG.
 
-    Where another GPU of the node has MIG, one that no entry names (`devices: all`) is left out.
+    Where another GPU of the same entry has MIG, one that the entry does not name (`devices: all`) is left out.
     """
     lacking = [each for each in chosen if has_no_mig(each.gpu)]
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
@@ -63,10 +63,15 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
     for each in lacking:
         divided = alone and settings.mig.file is None
         if each.entry is not None:
-            divided = each.entry.mig_enabled and (alone or each.entry.devices is not None)
+            divided = each.entry.mig_enabled and (each.entry.devices is not None or _lacks_all(each.entry, chosen))
         if divided and each.gpu.device_id not in seen:
             seen.add(each.gpu.device_id)
             yield NO_MIG(named=named(each.gpu), config=settings.mig.config)
+
+
+def _lacks_all(entry: Entry, chosen: Sequence[Chosen]) -> bool:
+    same = (each.gpu for each in chosen if each.entry is not None and each.entry.path == entry.path)
+    return all(map(has_no_mig, same))
 
 
 def has_no_mig(gpu: PciGpu) -> bool:
