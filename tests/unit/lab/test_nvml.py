@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,18 +136,21 @@ def test_call_waits_for_as_long_as_the_driver_hangs(root: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
-def test_every_user_may_read_what_root_has_read_and_root_alone_may_change(root: Path) -> None:
-    for folder in (root, *root.parents):
-        # The folder of a test is its owner's alone.
-        if "pytest-of-" in str(folder):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    code = (
-        f"import ctypes; nvml = ctypes.CDLL({str(root / build.LIBRARIES / build.LIBRARY)!r}); gpu = ctypes.c_void_p(); "
-        "print(nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu)), "
-        "nvml.nvmlDeviceSetMigMode(gpu, 1, ctypes.byref(ctypes.c_uint())), nvml.nvmlDeviceSetPersistenceMode(gpu, 1))"
-    )
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+def test_every_user_may_read_what_root_has_read_and_root_alone_may_change() -> None:
+    # Other users do not get into a test's own folder, nor into those around it.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        root = build.make_machine(Path(name), "h100-80gb", 2, VERSION)
+        root.chmod(0o755)
+        code = (
+            f"import ctypes; nvml = ctypes.CDLL({str(root / build.LIBRARIES / build.LIBRARY)!r}); "
+            "gpu = ctypes.c_void_p(); mode = ctypes.c_uint(); "
+            "print(nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu)), "
+            "nvml.nvmlDeviceSetMigMode(gpu, 1, ctypes.byref(mode)), nvml.nvmlDeviceSetPersistenceMode(gpu, 1))"
+        )
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", code]
+        with machine_for_nvml(root):
+            assert (nvml().nvmlInit_v2(), nvml().nvmlShutdown()) == (0, 0)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.stderr) == ("0 0 4 4\n", "")
 
 
