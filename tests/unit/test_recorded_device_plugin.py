@@ -191,9 +191,16 @@ def test_what_settings_come_to(record: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
+def _configuration(record: dict[str, Any]) -> str:
+    if "row" not in record:
+        return str(record["config"])
+    above = f"    {record['above']}\n" if "above" in record else ""
+    return f"version: v1\nsharing:\n  timeSlicing:\n{above}    resources:\n    - {record['row']}\n"
+
+
 @pytest.mark.parametrize("record", RECORDED["configurations"], ids=lambda each: str(each["name"]))
 def test_a_configuration_of_a_person_s_own(record: dict[str, Any]) -> None:
-    text, mig = record["config"], _mig(record.get("gpus", ["h100-80gb", "off", "off"]))
+    text, mig = _configuration(record), _mig(record.get("gpus", ["h100-80gb", "off", "off"]))
     for version, answer in _answers(record, "answer"):
         refused = ends(text)
         assert (refused is not None) == ("ends" in answer), refused
