@@ -137,12 +137,14 @@ def test_resources_and_labels_of_a_state(name: str) -> None:
             assert _same(_promise(sharing, mig, version), answer), (strategy, version)
             if len({gpu.name for gpu in mig.gpus}) == 1 or strategy != "single":
                 assert _same(_stand_in(plugin.Config("", strategy, version=version), mig), answer), (strategy, version)
-        _hold_labels(
-            record["labels"].get(strategy, record["labels"]["none"]),
-            record["gpus"],
-            sharing,
-            plugin.Config("", strategy),
-        )
+        _hold_labels(_labels(record, strategy), record["gpus"], sharing, plugin.Config("", strategy))
+
+
+def _labels(record: dict[str, Any], strategy: str) -> dict[str, Any]:
+    labels = record["labels"]
+    if strategy == "single" and "single" not in labels and "ends" in record["single"]:
+        return {"gpu": [f"{labels['none']['gpu'][0]}-MIG-INVALID", 0, 0, "", 0]}
+    return {**labels["none"], **labels[strategy]} if strategy in labels else labels["none"]
 
 
 def _hold_labels(recorded: Any, gpus: list[str], sharing: SharingSettings, config: plugin.Config) -> None:
