@@ -30,6 +30,7 @@ pytestmark = pytest.mark.pure
 DATA = Path(__file__).parents[1] / "recorded" / "mig-parted"
 LAB = Path(__file__).parents[2] / "lab" / "hardware" / "simulated"
 GPUS: dict[str, Any] = json.loads((LAB / "gpus.json").read_text())
+ONE = ["h100-80gb"]
 _WORDS = {"on": "Enabled", "off": "Disabled", "none": "[N/A]"}
 _PLACED = re.compile(r"(?P<profile>\d[^:]*):(?P<start>\d+)(?:/(?P<sizes>[\d,]*))?")
 
@@ -93,7 +94,7 @@ def _file(case: dict[str, Any]) -> str:
 def planned(path: Path, case: dict[str, Any]) -> list[str] | str:
     """Return the layouts that gpunode plans for the GPUs of a case, or `refused`."""
     path.write_text(_file(case))
-    models = [GPUS[name] for name in case.get("gpus", ["h100-80gb"])]
+    models = [GPUS[name] for name in case.get("gpus", ONE)]
     before = case.get("before") or ["off" if model["mig"] else "none" for model in models]
     state = tuple(_gpu(index, *each) for index, each in enumerate(zip(models, before, strict=True)))
     bus = [
@@ -122,7 +123,7 @@ def test_what_a_declaration_makes_of_a_node_is_what_the_program_made_of_it(tmp_p
             wrong[case["name"]] = (actual, desired)
         # What the program exports of such a node means the node as it is.
         if "export" in case:
-            exported = {"entries": case["export"], "gpus": case["gpus"], "before": case["after"]}
+            exported = {"entries": case["export"], "gpus": case.get("gpus", ONE), "before": case["after"]}
             assert planned(tmp_path / f"{number}-export.yaml", exported) == list(map(without_places, case["after"]))
     assert not wrong
 
