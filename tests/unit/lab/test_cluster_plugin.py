@@ -44,7 +44,7 @@ def _pod(owner: str = "nvdp-nvidia-device-plugin", **variables: str) -> dict[str
     }
 
 
-_SHARINGS = SharingSettings(), SharingSettings.model_validate({"strategy": "time-slicing", "replicas": 5})
+_SHARINGS = [SharingSettings.model_validate(each) for each in ({}, {"strategy": "time-slicing", "replicas": 5})]
 _ENTRIES = {each.name: each.text for each in map(configuration, _SHARINGS)}
 
 
