@@ -96,7 +96,7 @@ def test_hang_ends_only_by_kill(tmp_path: Path) -> None:
         assert process.stdout is not None and process.stdout.readline() == "up\n"
         for _ in range(2):
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(1)
+                process.wait(0.5)
             process.terminate()
     finally:
         process.kill()
