@@ -102,7 +102,7 @@ def differences(
         }
 
 
-def of_both(found: tuple[dict[str, list[Finding]], NodeReport | None], host: str = "gpu-1") -> list[Finding]:
-    """Return what fleet_cluster.findings says of a host, then of the cluster."""
+def of_both(found: tuple[dict[str, list[Finding]], NodeReport | None]) -> list[Finding]:
+    """Return what fleet_cluster.findings says of gpu-1, then of the cluster."""
     nodes, cluster = found
-    return [*nodes.get(host, ()), *(cluster.findings if cluster is not None else ())]
+    return [*nodes.get("gpu-1", ()), *(cluster.findings if cluster is not None else ())]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import resource
 import signal
@@ -14,6 +13,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from tests.support.readings import encoded
 
 # More than an ordinary reading takes, and less than any of these texts took.
 _BYTES, _SECONDS = 1500 << 20, 60
@@ -29,10 +30,6 @@ def aliases() -> str:
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     ]
     return "\n".join([*lines, "apiVersion: v1", "kind: A", "metadata: {name: a}", "systemReserved: {memory: *i}"])
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def _two_nodes(fact: str, good: list[str], hostile: list[str]) -> dict[str, Any]:
@@ -57,21 +54,21 @@ def _two_nodes(fact: str, good: list[str], hostile: list[str]) -> dict[str, Any]
 
 def _kubelet(text: str) -> dict[str, Any]:
     def lines(said: str) -> list[str]:
-        return ["kubelet=Kubernetes v1.31.4", "argument=--config=/k.yaml", f"file=/k.yaml {_encoded(said)}"]
+        return ["kubelet=Kubernetes v1.31.4", "argument=--config=/k.yaml", f"file=/k.yaml {encoded(said)}"]
 
     return _two_nodes("kubelet", lines("cgroupDriver: systemd\n"), lines(text))
 
 
 def _containerd() -> dict[str, Any]:
-    return _two_nodes("containerd", [f"merged={_encoded('version = 2')}"], [f"merged={_encoded(DOTTED)}"])
+    return _two_nodes("containerd", [f"merged={encoded('version = 2')}"], [f"merged={encoded(DOTTED)}"])
 
 
 def _crio() -> dict[str, Any]:
-    return _two_nodes("crio", [], [f"running={_encoded(DOTTED)}"])
+    return _two_nodes("crio", [], [f"running={encoded(DOTTED)}"])
 
 
 def _podman() -> dict[str, Any]:
-    return _two_nodes("podman", [], [f"file=/etc/containers/containers.conf {_encoded(DOTTED)}"])
+    return _two_nodes("podman", [], [f"file=/etc/containers/containers.conf {encoded(DOTTED)}"])
 
 
 def _raised(read: Callable[[], Any]) -> str:

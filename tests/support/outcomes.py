@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +14,7 @@ from gpunode.node.components import decisions, desired_files
 from gpunode.node.preflight import cautions, refusals
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from tests.support.cases import named
+from tests.support.readings import encoded
 from tests.support.verify import DATA, GOOD
 
 
@@ -91,8 +91,5 @@ def written(path: str, data: dict[str, Any]) -> list[str] | None:
 
 def parsed(parser: str, lines: Iterable[str]) -> Any:
     """Return what a parser reads in a probe's lines, in which `base64(TEXT)` stands for the encoded text."""
-
-    def encoded(found: re.Match[str]) -> str:
-        return base64.b64encode(found[1].encode()).decode()
-
-    return named(parser)([re.sub(r"base64\((.*)\)", encoded, line, flags=re.DOTALL) for line in lines])
+    base64 = re.compile(r"base64\((.*)\)", re.DOTALL)
+    return named(parser)([base64.sub(lambda found: encoded(found[1]), line) for line in lines])

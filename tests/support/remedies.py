@@ -29,7 +29,6 @@ MPS_STALE, MPS_NOT_AT_BOOT = mps.settled(mps.asked(), stale=True), mps.settled(m
 POWER = power.right(power.FULL)
 MIG = Mig("ok", None, (mig_target.gpu(0, DISABLED),))
 DIVIDED = Mig("ok", None, (mig_target.gpu(0, "Enabled", "3g.40gb:4"),))
-WAITING = Mig("ok", None, (mig_target.gpu(0, DISABLED, pending="Enabled"),))
 TOOLKIT_1_20 = replace(
     GOOD.toolkit, packages=tuple((name, "1.20.2-1") for name, _ in GOOD.toolkit.packages), version="1.20.2"
 )

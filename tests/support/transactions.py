@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunode.operations.transaction import Transaction
 
 
-def of_bodies(checkpoint: str, change: str, restore: str, shared: str = "", afterwards: str = ":") -> Transaction:
+def of_bodies(checkpoint: str, change: str, restore: str, afterwards: str = ":") -> Transaction:
     """Return the transaction `t`, by what its functions do."""
     bodies = {"save": checkpoint, "change": change, "restore": restore, "afterwards": afterwards}
-    return Transaction("t", "\n".join([shared, *(f"{name}() {{\n{body.strip()}\n}}" for name, body in bodies.items())]))
+    return Transaction("t", "".join(f"\n{name}() {{\n{body.strip()}\n}}" for name, body in bodies.items()))

@@ -72,7 +72,6 @@ def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str |
 
 
 SLICED = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb"), _gpu(1)))
-MIXED = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb", "3g.40gb"), _gpu(1)))
 
 
 @pytest.fixture

@@ -137,12 +137,14 @@ def test_resources_and_labels_of_a_state(name: str) -> None:
             assert _same(_promise(sharing, mig, version), answer), (strategy, version)
             if len({gpu.name for gpu in mig.gpus}) == 1 or strategy != "single":
                 assert _same(_stand_in(plugin.Config("", strategy, version=version), mig), answer), (strategy, version)
-        _hold_labels(
-            record["labels"].get(strategy, record["labels"]["none"]),
-            record["gpus"],
-            sharing,
-            plugin.Config("", strategy),
-        )
+        _hold_labels(_labels(record, strategy), record["gpus"], sharing, plugin.Config("", strategy))
+
+
+def _labels(record: dict[str, Any], strategy: str) -> dict[str, Any]:
+    labels = record["labels"]
+    if strategy == "single" and "single" not in labels and "ends" in record["single"]:
+        return {"gpu": [f"{labels['none']['gpu'][0]}-MIG-INVALID", 0, 0, "", 0]}
+    return {**labels["none"], **labels[strategy]} if strategy in labels else labels["none"]
 
 
 def _hold_labels(recorded: Any, gpus: list[str], sharing: SharingSettings, config: plugin.Config) -> None:
@@ -182,18 +184,22 @@ def test_what_settings_come_to(record: dict[str, Any]) -> None:
         assert _same(_stand_in(config, mig), answer)
         _hold_labels(record["labels"], gpus, sharing, config)
     if sharing.strategy == "mps" and mig.gpus:
-        replicas = sharing.replicated["nvidia.com/gpu"]
-        assert f"set_default_active_thread_percentage {percentage(replicas).removesuffix('.0')}" in record["mps"]
+        replicas, mps = sharing.replicated["nvidia.com/gpu"], record["mps"]
         memory = PRODUCTS[gpus[0]]["memory_mib"]
-        told = {line.split()[-1] for line in record["mps"] if line.startswith("set_default_device_pinned_mem_limit")}
-        assert told == {f"{memory // replicas}M"} and limits(memory, replicas)[0] in (
-            f"{memory // replicas // 1024}G", f"{memory // replicas}M"
-        )  # fmt: skip
+        assert (percentage(replicas).removesuffix(".0"), memory // replicas) == (str(mps["threads"]), mps["memory_mib"])
+        assert limits(memory, replicas)[0] in (f"{memory // replicas // 1024}G", f"{memory // replicas}M")
+
+
+def _configuration(record: dict[str, Any]) -> str:
+    if "row" not in record:
+        return str(record["config"])
+    above = f"    {record['above']}\n" if "above" in record else ""
+    return f"version: v1\nsharing:\n  timeSlicing:\n{above}    resources:\n    - {record['row']}\n"
 
 
 @pytest.mark.parametrize("record", RECORDED["configurations"], ids=lambda each: str(each["name"]))
 def test_a_configuration_of_a_person_s_own(record: dict[str, Any]) -> None:
-    text, mig = record["config"], _mig(record.get("gpus", ["h100-80gb", "off", "off"]))
+    text, mig = _configuration(record), _mig(record.get("gpus", ["h100-80gb", "off", "off"]))
     for version, answer in _answers(record, "answer"):
         refused = ends(text)
         assert (refused is not None) == ("ends" in answer), refused

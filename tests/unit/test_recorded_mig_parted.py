@@ -30,6 +30,7 @@ pytestmark = pytest.mark.pure
 DATA = Path(__file__).parents[1] / "recorded" / "mig-parted"
 LAB = Path(__file__).parents[2] / "lab" / "hardware" / "simulated"
 GPUS: dict[str, Any] = json.loads((LAB / "gpus.json").read_text())
+ONE = ["h100-80gb"]
 _WORDS = {"on": "Enabled", "off": "Disabled", "none": "[N/A]"}
 _PLACED = re.compile(r"(?P<profile>\d[^:]*):(?P<start>\d+)(?:/(?P<sizes>[\d,]*))?")
 
@@ -82,11 +83,18 @@ def _after(found: Target) -> str:
     return " ".join(filter(None, ["on" if found.enabled else "off", _layout(found.instances)]))
 
 
+def _file(case: dict[str, Any]) -> str:
+    if "entry" in case:
+        return f"version: v1\nmig-configs:\n  c:\n  - {case['entry']}\n"
+    if "file" in case:
+        return str(case["file"])
+    return json.dumps({"version": "v1", "mig-configs": {"c": case["entries"]}})
+
+
 def planned(path: Path, case: dict[str, Any]) -> list[str] | str:
     """Return the layouts that gpunode plans for the GPUs of a case, or `refused`."""
-    file = {"version": "v1", "mig-configs": {"c": case.get("entries")}}
-    path.write_text(case["file"] if "file" in case else json.dumps(file))
-    models = [GPUS[name] for name in case["gpus"]]
+    path.write_text(_file(case))
+    models = [GPUS[name] for name in case.get("gpus", ONE)]
     before = case.get("before") or ["off" if model["mig"] else "none" for model in models]
     state = tuple(_gpu(index, *each) for index, each in enumerate(zip(models, before, strict=True)))
     bus = [
@@ -107,7 +115,7 @@ def planned(path: Path, case: dict[str, Any]) -> list[str] | str:
 def test_what_a_declaration_makes_of_a_node_is_what_the_program_made_of_it(tmp_path: Path, name: str) -> None:
     wrong = {}
     for number, case in enumerate(recorded(name)):
-        done = [without_places(layout) for layout in case.get("after", ())] if case["code"] == 0 else "refused"
+        done = "refused" if "code" in case else [without_places(layout) for layout in case["after"]]
         desired = case["gpunode"] if "differs" in case else done
         assert "differs" not in case or desired != done, case["name"]
         actual = planned(tmp_path / f"{number}.yaml", case)
@@ -115,8 +123,7 @@ def test_what_a_declaration_makes_of_a_node_is_what_the_program_made_of_it(tmp_p
             wrong[case["name"]] = (actual, desired)
         # What the program exports of such a node means the node as it is.
         if "export" in case:
-            file = json.dumps({"version": "v1", "mig-configs": {"c": case["export"]}})
-            exported = {"file": file, "gpus": case["gpus"], "before": case["after"]}
+            exported = {"entries": case["export"], "gpus": case.get("gpus", ONE), "before": case["after"]}
             assert planned(tmp_path / f"{number}-export.yaml", exported) == list(map(without_places, case["after"]))
     assert not wrong
 
@@ -136,7 +143,7 @@ def test_every_layout_is_placed_or_refused_as_by_the_program() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("gpu", ["h100-80gb", "a100-80gb", "a30"])
+@pytest.mark.parametrize("gpu", ["h100-80gb", "a30"])
 def test_the_simulated_driver_chooses_the_recorded_places(tmp_path: Path, gpu: str) -> None:
     machine = machine_with(tmp_path, {"gpu": gpu, "count": 1})
     smi(machine, "-mig 1")

@@ -17,7 +17,7 @@ from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.plain import name_uuid, parse_json
 from gpunode.lab.packages.smi_archive import smi_archive
-from tests.support.installed_driver import install
+from tests.support.nvidia_smi import machine_with
 
 pytestmark = pytest.mark.simulated
 
@@ -34,12 +34,8 @@ QUERY = "--query-gpu=index,name,uuid,mig.mode.current,ecc.errors.uncorrected.vol
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path / "machine")
-    machine.write_json("/etc/gpunode-lab/hardware.json", {"gpu": "h100-80gb", "count": 2})
-    machine.write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
-    install(machine, VERSION)
-    module.load(machine, "nvidia")
-    return machine
+    Machine(tmp_path / "machine").write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
+    return machine_with(tmp_path / "machine", {"gpu": "h100-80gb", "count": 2}, VERSION)
 
 
 def imported(library: Path, code: str) -> set[str]:

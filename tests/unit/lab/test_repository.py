@@ -95,10 +95,13 @@ def test_second_build_changes_nothing_and_a_changed_package_rebuilds_in_place(
 @needs_tools
 @pytest.mark.real
 def test_mirror_that_lost_a_part_is_made_whole(mirror: Mirror) -> None:
-    for lost in ("toolkit", "keys"):
-        shutil.rmtree(mirror.path / lost)
-        assert build_mirror(mirror.path.parent, lambda line: None) == mirror
-        assert (mirror.path / lost).is_dir()
+    (mirror.path / "toolkit").rename(mirror.path / "lost")
+    assert repository._recorded(mirror.path) is None
+    (mirror.path / "lost").rename(mirror.path / "toolkit")
+    assert repository._recorded(mirror.path) is not None
+    shutil.rmtree(mirror.path / "keys")
+    assert build_mirror(mirror.path.parent, lambda line: None) == mirror
+    assert (mirror.path / "keys").is_dir()
 
 
 @needs_tools
