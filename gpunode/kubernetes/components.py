@@ -136,7 +136,7 @@ def _other_releases(whole: Whole) -> Deciding:
     nodes, now = whole.view.nodes, datetime.now(UTC)
     desired = other_plugins.releases(whole.hosts)
     for name, each in desired.items():
-        is_known = other_plugins.is_labelled(name, nodes)
+        is_known = bool(other_plugins.labelled(name, nodes))
         yield from whole.release(each.settings, partial(_other_release, each, now, is_known))
     yield (RELEASE, "of former device plugins"), partial(_left, whole, desired, now)
 
