@@ -106,8 +106,7 @@ def _operator(whole: Whole) -> Deciding:
         is_known = bool(by_operator(nodes))
         yield from whole.release(desired.settings, lambda helm: helm.decide(desired.values, (), now, is_known)[2])
     elif operator_leaves(whole.hosts, nodes, whole.relabelled):
-        chart = gpu_operator.CHART
-        yield from whole.release(whole.first.gpu_operator, lambda helm: helm.decide_absence(chart, now))
+        yield from whole.release(whole.first.gpu_operator, lambda helm: helm.decide_absence(gpu_operator.CHART, now))
 
 
 def _runtime_class(whole: Whole) -> Deciding:
