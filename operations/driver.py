@@ -57,8 +57,7 @@ def module_loaded() -> Iterator[Any]:
 @node_operation
 def peermem_loaded() -> Iterator[Any]:
     """Load nvidia_peermem where it is not loaded and can be; what is in its way is told by the verdict."""
-    driver = driver_state()
-    decision = decide_peermem(True, driver)
+    decision = decide_peermem(True, driver_state())
     if not decision.steps:
         item = next(iter(decision.findings), None)
         host.noop(

@@ -37,7 +37,6 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
                 f"nouveau. Remedy: look into them (`lsinitramfs`), and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
-        lines = boot.images
-        yield write_command(LOOKED_INTO, "".join(f"{line}\n" for line in lines))
+        yield write_command(LOOKED_INTO, "".join(f"{line}\n" for line in boot.images))
     elif not stale:
         host.noop("no initial file system loads nouveau" if boot.images else "there is no initial file system")

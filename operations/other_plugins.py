@@ -20,9 +20,7 @@ from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import owned, plugin_label
-from gpunode.kubernetes.other_plugins.desired import kept_releases, releases_left
+from gpunode.kubernetes.other_plugins.desired import kept_releases, labelled, releases_left
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import asked, cluster_for, decided
 from gpunode.operations.device_plugin import nodes, ours
@@ -78,11 +76,7 @@ def releases(desired: Mapping[str, AskedRelease], cluster_of: Settings) -> Itera
     if not desired:
         host.noop("no other release is asked for")
     for name, each in desired.items():
-        yield from kept(each, cluster_of.proxy, partial(nodes, cluster_for(cluster_of)), partial(_labelled, name))
-
-
-def _labelled(name: str, actual: Mapping[str, ClusterNode]) -> set[str]:
-    return {each for each, node in actual.items() if plugin_label(name) in owned(node.ours)}
+        yield from kept(each, cluster_of.proxy, partial(nodes, cluster_for(cluster_of)), partial(labelled, name))
 
 
 @node_operation

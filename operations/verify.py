@@ -109,8 +109,7 @@ def _outdated() -> tuple[Finding, ...]:
     seconds = hooks.seconds_of_changes(host.state) if is_executing() else 0
     if not seconds:
         return ()
-    reading = host.get_fact(OutdatedServices, minutes=ceil(seconds / 60) + 1)
-    return installed_packages.judge(reading)
+    return installed_packages.judge(host.get_fact(OutdatedServices, minutes=ceil(seconds / 60) + 1))
 
 
 def left() -> tuple[Finding, ...] | None:

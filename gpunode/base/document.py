@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
-from gpunode.base.findings import ExitCode
-
 ERROR_SCHEMA = 1
 # Versions of documents that gpunode reads again: of drift, apply, ci and agent collect; of rollout; an agent's report.
 REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 3, 2, 1
@@ -51,11 +49,3 @@ def head(
         "counts": dict(counts),
         "exit_code": int(exit_code),
     }
-
-
-def error_document(message: str, code: str, status: ExitCode, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what is printed instead of a command's document where it came to none.
-
-    code: of the message; of: what the document would be of, as far as the command line could be read
-    """
-    return {**head(ERROR_SCHEMA, {}, status, of), "error": message, "code": code}

@@ -95,10 +95,10 @@ def say_error(message: str, code: Code, status: ExitCode, **more: Any) -> None:
 
     code: what `gpunode explain` knows it by; more: what the document says besides
     """
-    from gpunode.base.document import error_document
+    from gpunode.base.document import ERROR_SCHEMA, head
 
     if is_json() and not is_said():
-        say_document({**error_document(message, code, status, told_of()), **more})
+        say_document({**head(ERROR_SCHEMA, {}, status, told_of()), "error": message, "code": code, **more})
 
 
 def complain(text: str, code: Code | None = None) -> None:

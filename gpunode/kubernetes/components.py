@@ -106,8 +106,7 @@ def _operator(whole: Whole) -> Deciding:
         is_known = bool(by_operator(nodes))
         yield from whole.release(desired.settings, lambda helm: helm.decide(desired.values, (), now, is_known)[2])
     elif operator_leaves(whole.hosts, nodes, whole.relabelled):
-        chart = gpu_operator.CHART
-        yield from whole.release(whole.first.gpu_operator, lambda helm: helm.decide_absence(chart, now))
+        yield from whole.release(whole.first.gpu_operator, lambda helm: helm.decide_absence(gpu_operator.CHART, now))
 
 
 def _runtime_class(whole: Whole) -> Deciding:
@@ -136,7 +135,7 @@ def _other_releases(whole: Whole) -> Deciding:
     nodes, now = whole.view.nodes, datetime.now(UTC)
     desired = other_plugins.releases(whole.hosts)
     for name, each in desired.items():
-        is_known = other_plugins.is_labelled(name, nodes)
+        is_known = bool(other_plugins.labelled(name, nodes))
         yield from whole.release(each.settings, partial(_other_release, each, now, is_known))
     yield (RELEASE, "of former device plugins"), partial(_left, whole, desired, now)
 

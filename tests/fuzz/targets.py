@@ -241,7 +241,7 @@ def _bundle(text: str) -> None:
 
 
 def _outcome(text: str) -> readings.Outcome:
-    return readings.Outcome(("gpu-1",), "worker", json.loads(text), 0, None, True)
+    return readings.Outcome(("gpu-1",), "worker", json.loads(text), None, True)
 
 
 def _dask(text: str) -> None:

@@ -205,7 +205,7 @@ def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
     lacking: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = _recorded(lacking, tmp_path, [()])
-    lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
+    lost = WorkerOutcome(NODES, "worker", None, "the worker was lost", True)
     monkeypatch.setattr(readings, "outcomes", lambda *_, **__: iter([lost]))
     reports = readings.reports("127.0.0.1:8786", lacking.inventory, lambda hosts, done: None, 120)
     record(place, told(_document(reports, 1), "drift"), "fleet.py")
@@ -383,7 +383,7 @@ def test_a_rollout_with_nothing_to_do_is_not_good_where_a_person_has_to_mend_the
 
 
 def _part(found: dict[str, Any] | None) -> WorkerOutcome:
-    return WorkerOutcome(("gpu-1",), "worker", found, 0, None, True)
+    return WorkerOutcome(("gpu-1",), "worker", found, None, True)
 
 
 def test_of_several_workers_readings_of_the_cluster_the_gravest_counts() -> None:

@@ -40,16 +40,16 @@ OFF = NodeReport(
 
 def answered(*reports: NodeReport, names: Sequence[str] = (), **more: Any) -> Outcome:
     told = json.loads(json.dumps({**document(reports), **more}))
-    return Outcome(tuple(names) or tuple(each.name for each in reports), "berlin, process 7", told, 0, None, True)
+    return Outcome(tuple(names) or tuple(each.name for each in reports), "berlin, process 7", told, None, True)
 
 
 def failed(name: str, why: str, began: bool = True) -> Outcome:
-    return Outcome((name,), None, None, None, why, began)
+    return Outcome((name,), None, None, why, began)
 
 
 def refused(name: str) -> Outcome:
     said = {"error": "no program pyinfra", "code": "run.no-program"}
-    return Outcome((name,), "berlin, process 7", said, 1, None, True)
+    return Outcome((name,), "berlin, process 7", said, None, True)
 
 
 Turns = list[list[Outcome | Exception]]
@@ -125,7 +125,7 @@ def test_plans_survive_their_json(workers: Turns) -> None:
         assert plan_from(json.loads(json.dumps(found.to_json()))) == found
     silent = {"verdict": "unreachable", "reason": "x", "remedy": "y", "code": "node.connection"}
     told = {"hosts": {"gpu-1": next(iter(plans.values())).to_json(), "gpu-2": silent}}
-    workers.append([Outcome(("gpu-1", "gpu-2"), "w", told, 0, None, True), failed("gpu-3", "lost")])
+    workers.append([Outcome(("gpu-1", "gpu-2"), "w", told, None, True), failed("gpu-3", "lost")])
     read = readings.plans(SCHEDULER, Path("fleet.py"), lambda hosts, done: None)
     assert list(read) == ["gpu-1", "gpu-2", "gpu-3"] and read["gpu-1"] == next(iter(plans.values()))
     reasons = [(each.code, each.cause) for each in read.values() if isinstance(each, Finding)]
@@ -138,7 +138,7 @@ def test_the_cluster_s_plans_of_several_workers_are_one(workers: Turns) -> None:
     for name, part in (("gpu-1", steps[:2]), ("gpu-2", steps[1:])):
         cluster = Plan((), (), tuple(part), cluster="prod").to_json()
         told = {"hosts": {name: Plan((), (), ()).to_json()}, "cluster": cluster}
-        outcomes.append(Outcome((name,), "w", told, 0, None, True))
+        outcomes.append(Outcome((name,), "w", told, None, True))
     workers.append([*outcomes, failed("gpu-3", "lost")])
     read = readings.plans(SCHEDULER, Path("fleet.py"), lambda hosts, done: None)
     assert read[CLUSTER] == Plan((), (), tuple(steps), cluster="prod")

@@ -174,7 +174,9 @@ def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = F
 
     is_forecast: decide by what the daemon says alone; what becomes of its file is reported when that is known
     """
-    answers, waits = _answers(desired.daemon, actual), _all_waits(desired, actual)
+    answers = _answers(desired.daemon, actual)
+    # One transaction brings all of it.
+    waits = _waits(desired, actual) if act(actual, desired.daemon) == "restart" else None
     to_come, refusal = (None, None) if is_forecast else _to_come(desired.daemon, actual)
     changes = bool(bad(*answers)) if is_forecast else to_come is not None
     if changes and actual.masked and waits is None and refusal is None:
@@ -200,11 +202,6 @@ def _waits(desired: Desired, actual: Docker) -> str | None:
     felt = 0 if actual.live_restore else actual.containers
     forbidden = is_forbidden(Disruption.restart, desired.allowed, felt)
     return _RESTARTS.format(containers=actual.containers) if forbidden else None
-
-
-def _all_waits(desired: Desired, actual: Docker) -> str | None:
-    """Return why the configuration waits: one transaction brings all of it; None where it needs no restart."""
-    return _waits(desired, actual) if act(actual, desired.daemon) == "restart" else None
 
 
 def _to_come(daemon: Runtimes, actual: Docker) -> tuple[RuntimeChange | None, str | None]:

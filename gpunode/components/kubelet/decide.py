@@ -86,8 +86,7 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
         reason = f"kubelet: {refusal}"
         item = configuration(CONFIGURATION, None, str(refusal))
         return Decision((*(by_hand(each, str(refusal)) for each in said), item), (), reason)
-    findings = (*said, *_of_files(desired.settings, actual, to_come))
-    return _with_step(desired, actual, findings, to_come)
+    return _with_step(desired, actual, (*said, *_of_files(desired.settings, actual, to_come)), to_come)
 
 
 def _unread(settings: KubeletSettings, actual: Kubelet) -> Decision[KubeletChange]:

@@ -53,8 +53,7 @@ def parse_podman(lines: list[str]) -> Podman:
             runtimes_in |= dict.fromkeys(_runtimes(engine.get("runtimes")), path)
     version = program_version(values(lines).get("podman"))
     every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
-    programs = tuple(repeated(lines, "program"))
-    return Podman(version, default, said_in, every, where, tuple(unreadable), programs)
+    return Podman(version, default, said_in, every, where, tuple(unreadable), tuple(repeated(lines, "program")))
 
 
 def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:

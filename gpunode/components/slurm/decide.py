@@ -227,8 +227,7 @@ def _files(wanted: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Find
     for path in FILES:
         if path in wanted:
             found = AS_DESIRED if there.get(path) == wanted[path] else "another text" if path in there else "none"
-            good = found == AS_DESIRED
-            yield FILE.compared(found, AS_DESIRED, good, of=path, disruption=Disruption.restart)
+            yield FILE.compared(found, AS_DESIRED, found == AS_DESIRED, of=path, disruption=Disruption.restart)
 
 
 def _includes(wanted: Mapping[str, str], actual: Slurm) -> Iterator[Finding]:

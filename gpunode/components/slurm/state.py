@@ -282,8 +282,7 @@ def _capabilities(gpu: SlurmGpu, actual: Slurm, instance: int, compute: int) -> 
 
 def gres_of(every: Sequence[Device]) -> str:
     """Return what a NodeName line says of devices: `gpu:h100:8`; empty without any."""
-    counts = Counter(device.type for device in every)
-    return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+    return ",".join(f"gpu:{kind}:{count}" for kind, count in Counter(device.type for device in every).items())
 
 
 def node_name(settings: SlurmSettings, actual: Slurm) -> str:

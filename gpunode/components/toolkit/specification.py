@@ -130,12 +130,9 @@ def _made(
         why = _OTHER_FILE if doubled or elsewhere else _NOT_CURRENT
         item = CDI_SPECIFICATION.compared(found, desired, False, cause=why)
     else:
-        good = bool(actual.cdi)
-        found = desired if good else "none"
-        item = CDI_SPECIFICATION.compared(found, desired, good)
+        item = CDI_SPECIFICATION.compared(desired if actual.cdi else "none", desired, bool(actual.cdi))
     aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
-    made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
-    return item, made
+    return item, Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
 
 
 def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str) -> str:

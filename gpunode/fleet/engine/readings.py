@@ -41,13 +41,12 @@ _CLIENT = ("-m", "gpunode.fleet.engine.dask_client")
 class Outcome:
     """Hold what became of a part: the document that its command printed, or why there is none.
 
-    status: the command's exit status, None where there is none; began: whether the command may have begun
+    began: whether the command may have begun
     """
 
     names: tuple[str, ...]
     worker: str | None
     document: Mapping[str, Any] | None
-    status: int | None
     why: str | None
     began: bool
 
@@ -99,9 +98,9 @@ def outcomes(
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 document, why = None, f"the worker's document is not usable: {type(error).__name__}: {error}"[:_WORDS]
             done(len(members) - len(left))
-            yield Outcome(names, told.get("worker"), document, told.get("status"), why, "waiting" not in told)
+            yield Outcome(names, told.get("worker"), document, why, "waiting" not in told)
         if left:
-            yield Outcome(tuple(left), None, None, None, f"the client of the engine ended: {how_it_ended()}", True)
+            yield Outcome(tuple(left), None, None, f"the client of the engine ended: {how_it_ended()}", True)
 
 
 def _check(

@@ -199,8 +199,7 @@ class Drain:
         return self._asked("get", "poddisruptionbudgets.policy", "--all-namespaces", "--output", "json")
 
     def _asked(self, *words: str) -> Command:
-        limit = ("--request-timeout", "30s")
-        return Command(kubectl(self.kubernetes, *words, *limit), self.environment, _SECONDS)
+        return Command(kubectl(self.kubernetes, *words, "--request-timeout", "30s"), self.environment, _SECONDS)
 
 
 def drain_of(host: str, settings: Settings) -> Drain | None:

@@ -197,8 +197,7 @@ class Session:
         good = self._stored(release.good)
         live = None
         if good is not None and objects(good, desired.namespace):
-            answer = self._told("kubectl get", self.commands.live(good))
-            live = live_objects(answer, desired.namespace)
+            live = live_objects(self._told("kubectl get", self.commands.live(good)), desired.namespace)
         return ActualRelease(release, good, self._stored(release.undone), live)
 
     def cluster(self) -> tuple[str, tuple[str, ...]]:

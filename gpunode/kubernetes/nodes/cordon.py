@@ -73,12 +73,11 @@ def judged(cordon: ClusterNode) -> Finding:
     if note is None:
         return CORDON.finding(FindingClass.OK, "none of gpunode's", "none of gpunode's")
     whose = "" if note.cordon == MANAGER else " (the cordon is somebody else's)"
-    cause = note.message or _CUT_OFF
     return CORDON.compared(
         f"{note.state} since {note.since}, for: {note.reason}{whose}",
         "none of gpunode's",
         False,
-        cause=cause,
+        cause=note.message or _CUT_OFF,
         remedy=_RELEASES.format(node=cordon.name),
     )
 

@@ -161,6 +161,6 @@ def _release(name: str, data: Mapping[str, Any]) -> ReleaseSettings:
         raise ParseError(f"ConfigMap {_NAMESPACE}/{_RECORD}{name} names no release: take it away by hand") from None
 
 
-def is_labelled(name: str, nodes: Mapping[str, ClusterNode]) -> bool:
-    """Say whether gpunode has labelled any node for a plugin."""
-    return any(plugin_label(name) in owned(node.ours) for node in nodes.values())
+def labelled(name: str, nodes: Mapping[str, ClusterNode]) -> set[str]:
+    """Return the nodes that gpunode has labelled for a plugin."""
+    return {each for each, node in nodes.items() if plugin_label(name) in owned(node.ours)}

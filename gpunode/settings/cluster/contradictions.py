@@ -73,8 +73,7 @@ def _without_cluster(settings: Settings) -> Iterator[Problem]:
     if settings.mig.config_from_label:
         yield _LABEL_WITHOUT_CLUSTER(settings)
     if settings.sharing != type(settings.sharing).model_validate({}):
-        first = sorted(settings.sharing.model_fields_set)[0]
-        yield _SHARING_WITHOUT_CLUSTER(settings, first=first)
+        yield _SHARING_WITHOUT_CLUSTER(settings, first=min(settings.sharing.model_fields_set))
 
 
 def _mps(settings: Settings) -> Iterator[Problem]:
