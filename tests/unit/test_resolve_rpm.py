@@ -181,7 +181,7 @@ def test_toolkit_runtimes_and_cuda_resolve_by_the_code_that_asks_live_repositori
     told = {name: [each.what for each in found] for name, found in sets.items()}
     assert told["toolkit"] == [
         "container toolkit",
-        *(f"container toolkit 1.{minor}" for minor in ("20.0", "19.1", "19.0")),
+        *(f"container toolkit {version}" for version in packaged_versions()[:-4:-1]),
     ]
     assert told["docker"] == (["containerd.io", "docker-ce docker-ce-cli"] if os_id in ("rocky", "fedora") else [])
     assert told["own"] == ([] if os_id == "rocky" else ["containerd"])
