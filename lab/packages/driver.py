@@ -23,7 +23,9 @@ _LICENSES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 _MODULE_FLAVOURS = {f"module-{flavour}": flavour for flavour in _LICENSES}
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 # In place of depmod, which takes no text for a module: the toolkit's nvidia-cdi-refresh.service reads this list.
-DEPMOD = """(cd "/lib/modules/$(uname -r)" && find * -name '*.ko' | sed 's/$/:/' > modules.dep)"""
+# Where the real depmod wrote, the list is not ours.
+DEPMOD = """(cd "/lib/modules/$(uname -r)" && [ ! -e modules.alias ] || exit 0
+    find . -name '*.ko' -printf '%P:\\n' > modules.dep; [ -s modules.dep ] || rm modules.dep)"""
 _POSTINST = """#!/bin/sh
 set -e
 # SIMULATED build: where DKMS would compile, the fixture module is written for the running kernel. It is not loaded.

@@ -91,7 +91,7 @@ CONTAINERS = {
         dry=(*MOVED, "Keep a CDI specification of the loaded driver"),
     ),
     "toolkit: one library upgraded alone": Way(
-        "apt-get install --allow-change-held-packages -q -y libnvidia-container1=1.18.0-1",
+        "apt-get install --allow-change-held-packages -q -y libnvidia-container1=1.19.1-1",
         drifts("toolkit: packages", "toolkit: held packages"),
         MOVED,
     ),
