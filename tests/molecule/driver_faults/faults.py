@@ -70,7 +70,7 @@ if [ ! -d /run/usr/upper ]; then
   mkdir -p /run/usr; mount -t tmpfs none /run/usr; mkdir /run/usr/upper /run/usr/work
   mount -t overlay -o lowerdir=/usr,upperdir=/run/usr/upper,workdir=/run/usr/work none /usr
 fi
-mount -o remount,size=$(($(df -k --output=used /run/usr | tail -n 1) + 40))k /run/usr
+mount -o remount,size=$(($(df -k --output=used /run/usr | tail -n 1) + 400))k /run/usr
 """
 # Nothing is needed of the distribution's own archive, whose lists are long to read.
 ALONE_WITH_THE_DRIVER = "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/*"
