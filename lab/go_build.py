@@ -56,6 +56,17 @@ def build(what: str, folder: Path, flags: Sequence[str], needs_gcc: bool, announ
         raise LabError(f"{what} cannot be built: {_reason(done.stderr, settings)}")
 
 
+def module_folder(module: str, folder: Path) -> Path:
+    """Return the folder with the sources of `module@version`, which the folder's go.mod requires; raise LabError."""
+    go = _go(module, _needed(folder))
+    settings = _settings(go, module)
+    done = _run([go, "mod", "download", "-json", module], module, _plain_environment() | settings | SETTINGS, folder)
+    try:
+        return Path(json.loads(done.stdout)["Dir"])
+    except (KeyError, TypeError, ValueError):
+        raise LabError(f"{module}: its sources cannot be had: {_reason(done.stdout + done.stderr, settings)}") from None
+
+
 def _needed(folder: Path) -> str:
     """Return the oldest version of Go that the folder's go.mod allows."""
     match = re.search(r"^go (\S+)$", (folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)

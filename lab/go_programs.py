@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
 from gpunode.lab.errors import LabError
-from gpunode.lab.go_build import BUILD, SETTINGS, build
+from gpunode.lab.go_build import BUILD, SETTINGS, build, module_folder
 
 Report = Callable[[str], None]
 
@@ -91,6 +91,11 @@ def programs(group: str, report: Report) -> Path:
                 _remove_unused(folder)
     mark_used(wanted)
     return wanted
+
+
+def sources(group: str) -> Path:
+    """Return the folder with the sources of the group's module; raise LabError."""
+    return module_folder(f"{GROUPS[group].module}@v{version(group)}", _FOLDER / group)
 
 
 def names(group: str) -> tuple[str, ...]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from gpunode.lab.cache import link, locked
-from gpunode.lab.errors import LabError
-from gpunode.lab.go_programs import programs
+from gpunode.lab.go_programs import programs, sources
 from gpunode.lab.packages.deb import Payload, build_deb
 from gpunode.lab.packages.toolkit import legacy_packages, packages_of
 from gpunode.lab.repository import index_flat
@@ -25,7 +21,6 @@ Report = Callable[[str], None]
 # Below the mirror's folder.
 _FOLDER = "nvidia-toolkit"
 _REPOSITORY = "stable/deb/amd64"
-_MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
 # A lab node is itself a container; it takes the place before runc on the PATH.
 _NESTED_RUNC = Path(__file__).parent / "packages" / "nested_runc.py"
 
@@ -70,15 +65,4 @@ def build_toolkit_repository(cache: Path, mirror: Path, report: Report) -> None:
 
 def deployments(version: str) -> Path:
     """Return the folder of NVIDIA's module with the systemd units and udev rules of its packages; raise LabError."""
-    command = ["go", "mod", "download", "-json", f"{_MODULE}@v{version}"]
-    # The build before looks for Go in its own folder, too: sudo leaves that out of the PATH.
-    path = f"{os.environ.get('PATH', '')}:/usr/local/go/bin"
-    environment = {**os.environ, "PATH": path, "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-    try:
-        done = subprocess.run(command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True)
-    except OSError as error:
-        raise LabError(f"the units of container toolkit {version} cannot be fetched: {error}; install Go") from None
-    try:
-        return Path(json.loads(done.stdout)["Dir"]) / "deployments"
-    except (KeyError, ValueError):
-        raise LabError(f"the units of container toolkit {version} cannot be fetched: {done.stderr[-500:]}") from None
+    return sources(f"toolkit-{version}") / "deployments"

@@ -67,7 +67,7 @@ static void stamp(char *to, size_t size)
 }
 
 /* A signal of the program interrupts neither this nor the wait for the process that prints. */
-static int read_all(int file)
+static void read_all(int file)
 {
     size_t used = 0;
     ssize_t got;
@@ -80,7 +80,6 @@ static int read_all(int file)
     }
     text[used] = 0;
     close(file);
-    return 0;
 }
 
 /* Read the copy of the table, of whatever version the driver is. */
@@ -97,7 +96,10 @@ static int read_copy(void)
     }
     if (folder != NULL)
         closedir(folder);
-    return file < 0 ? -1 : read_all(file);
+    if (file < 0)
+        return -1;
+    read_all(file);
+    return 0;
 }
 
 static int run(const char *const *words)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .smi.mig.table import Profile
 
-# The library makes the table again when one of these has changed (state.c has the same list).
+# The library makes the table again when one of these has changed (machine.c has the same list).
 SOURCES = (
     "/etc/gpunode-lab/hardware.json",
     FAULTS,
