@@ -1,6 +1,6 @@
 """CRI-O with the nvidia runtime."""
 
-from gpunode.components.crio.decide import desired_of
+from gpunode.components.runtimes.crio.decide import desired_of
 from gpunode.deploys.component import component, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import crio as runtime

@@ -1,7 +1,7 @@
 """docker with the nvidia runtime."""
 
-from gpunode.components.docker.decide import desired_of
-from gpunode.components.runtime import docker_packages
+from gpunode.components.runtimes.docker.decide import desired_of
+from gpunode.components.runtimes.packages import docker_packages
 from gpunode.deploys import repositories
 from gpunode.deploys.component import component, distribution, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon

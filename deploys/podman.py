@@ -1,6 +1,6 @@
 """podman, whose containers get GPUs by CDI."""
 
-from gpunode.components.podman.decide import PATH, desired_of, lacks
+from gpunode.components.runtimes.podman.decide import PATH, desired_of, lacks
 from gpunode.deploys.component import component, distribution, node, own_file, run_alone, settings
 from gpunode.operations import packages
 

@@ -1,6 +1,6 @@
 """The package repositories of the settings, by name, and the packages of a container runtime from one of them."""
 
-from gpunode.components.runtime import way_out
+from gpunode.components.runtimes.packages import way_out
 from gpunode.deploys.component import distribution, needed, node, settings
 from gpunode.operations import packages
 from gpunode.operations.packages import Now

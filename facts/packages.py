@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpunode.base import tables
 from gpunode.base.probe import Probe, Shared, Text, shell_text
-from gpunode.components import runtime
 from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
-from gpunode.components.runtime import RUNTIMES
+from gpunode.components.runtimes import packages
+from gpunode.components.runtimes.packages import RUNTIMES
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
 from gpunode.packages import deb, installed_packages, trust
@@ -31,11 +31,11 @@ PACKAGES = Shared(
 )
 
 
-class RuntimePackages(NodeFact[runtime.RuntimePackages]):
+class RuntimePackages(NodeFact[packages.RuntimePackages]):
     """Read which packages of container runtimes are installed, whatever source they came from."""
 
-    probe = shell_text("components/runtime_packages", shared=(PACKAGES,), RUNTIMES=" ".join(RUNTIMES))
-    parse = staticmethod(runtime.parse_runtime_packages)
+    probe = shell_text("components/runtimes/packages", shared=(PACKAGES,), RUNTIMES=" ".join(RUNTIMES))
+    parse = staticmethod(packages.parse_runtime_packages)
 
 
 class AptSources(NodeFact[deb.AptSources]):

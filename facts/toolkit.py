@@ -9,10 +9,10 @@ from gpunode.base.probe import Text, shell_text
 from gpunode.base.shell_file import script_file
 from gpunode.components import smoke
 from gpunode.components.cuda import state as cuda
-from gpunode.components.toolkit import state as toolkit
-from gpunode.components.toolkit.configuration import ENVVAR, PATH
-from gpunode.components.toolkit.specification import CDI_MARK
-from gpunode.components.toolkit.state import LINK_RULE
+from gpunode.components.runtimes.toolkit import state as toolkit
+from gpunode.components.runtimes.toolkit.configuration import ENVVAR, PATH
+from gpunode.components.runtimes.toolkit.specification import CDI_MARK
+from gpunode.components.runtimes.toolkit.state import LINK_RULE
 from gpunode.facts.base import SMI, UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
@@ -27,7 +27,7 @@ class ContainerToolkit(NodeFact[toolkit.ContainerToolkit]):
     """Read the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices."""
 
     probe = shell_text(
-        "components/toolkit/state",
+        "components/runtimes/toolkit/state",
         shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", *_DAEMONS)),
         DAEMONS=" ".join(_DAEMONS),
         RUNTIMES=" ".join(tables.toolkit().runtimes),

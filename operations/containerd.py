@@ -7,10 +7,10 @@ from typing import Any
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
-from gpunode.components.containerd.drop_in import PATH as DROP_IN
-from gpunode.components.containerd.merged import needs_restart, running_digest
-from gpunode.components.runtime import NVIDIA_RUNTIME
+from gpunode.components.runtimes.containerd.decide import Desired, decide_configuration, decide_version
+from gpunode.components.runtimes.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.runtimes.containerd.merged import needs_restart, running_digest
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Containerd
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
@@ -30,7 +30,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     A restart that `desired.allowed` forbids while containers run is reported as pending; nothing is written then.
 
-    + desired: by `desired_of(settings)` of gpunode/components/containerd/decide.py
+    + desired: by `desired_of(settings)` of gpunode/components/runtimes/containerd/decide.py
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Containerd, "containerd's state")

@@ -9,8 +9,8 @@ from pyinfra import host
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.crio.decide import Desired, decide_configuration, path_of
-from gpunode.components.runtime import NVIDIA_RUNTIME
+from gpunode.components.runtimes.crio.decide import Desired, decide_configuration, path_of
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Crio
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, to_carry_out, transaction
@@ -25,7 +25,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     A restart that `desired.allowed` forbids while containers run is reported as pending; nothing is written then.
 
-    + desired: by `desired_of(settings)` of gpunode/components/crio/decide.py
+    + desired: by `desired_of(settings)` of gpunode/components/runtimes/crio/decide.py
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Crio, "CRI-O's state")

@@ -9,9 +9,9 @@ from pyinfra import host
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
-from gpunode.components.docker.state import Docker as State
-from gpunode.components.runtime import NVIDIA_RUNTIME
+from gpunode.components.runtimes.docker.decide import Desired, decide_configuration, decide_version
+from gpunode.components.runtimes.docker.state import Docker as State
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Docker
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
@@ -31,7 +31,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     A restart that `desired.allowed` forbids while containers run is reported as pending.
 
-    + desired: by `desired_of(settings)` of gpunode/components/docker/decide.py
+    + desired: by `desired_of(settings)` of gpunode/components/runtimes/docker/decide.py
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Docker, "docker's state")

@@ -20,7 +20,8 @@ from pyinfra.api import StringCommand
 from gpunode.base.decision import Change, Decision
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtime import RuntimeChange, absent_refusal, missing_program
+from gpunode.components.runtimes.runtime import RuntimeChange
+from gpunode.components.runtimes.service import absent_refusal, missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing

@@ -11,15 +11,15 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
-from gpunode.components.toolkit.configuration import PATH, Asked
-from gpunode.components.toolkit.decide import (
+from gpunode.components.runtimes.toolkit.configuration import PATH, Asked
+from gpunode.components.runtimes.toolkit.decide import (
     decide_configuration,
     decide_links,
     hold_text,
     moves,
 )
-from gpunode.components.toolkit.specification import CDI_MARK, Specification, decide_specification
-from gpunode.components.toolkit.state import ContainerToolkit as State
+from gpunode.components.runtimes.toolkit.specification import CDI_MARK, Specification, decide_specification
+from gpunode.components.runtimes.toolkit.state import ContainerToolkit as State
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt import HOLD

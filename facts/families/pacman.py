@@ -7,7 +7,7 @@ import shlex
 from gpunode.base.probe import Probe, shell_text
 from gpunode.base.shell_file import shell_file
 from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.toolkit.state import NAMES as TOOLKIT
+from gpunode.components.runtimes.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import FOREIGN, OWN

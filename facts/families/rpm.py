@@ -6,8 +6,8 @@ import shlex
 
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.runtime import RUNTIMES
-from gpunode.components.toolkit.state import NAMES as TOOLKIT
+from gpunode.components.runtimes.packages import RUNTIMES
+from gpunode.components.runtimes.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.deb import AptRepository, parse_apt_repository
 from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN

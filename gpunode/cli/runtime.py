@@ -70,8 +70,8 @@ def render(
 def _containerd(
     text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None, apart: bool
 ) -> str:
-    from gpunode.components.containerd import drop_in, editor
-    from gpunode.components.runtime import Runtimes
+    from gpunode.components.runtimes.containerd import drop_in, editor
+    from gpunode.components.runtimes.runtime import Runtimes
 
     desired = Runtimes(default, systemd_cgroup, nvidia, cdi)
     if not apart:
@@ -83,7 +83,7 @@ def _containerd(
 
 
 def _docker(text: str | None, version: str, default: str, systemd_cgroup: bool, nvidia: bool, cdi: bool | None) -> str:
-    from gpunode.components.docker import editor
-    from gpunode.components.runtime import Runtimes
+    from gpunode.components.runtimes.docker import editor
+    from gpunode.components.runtimes.runtime import Runtimes
 
     return editor.render(text, version, Runtimes(default, systemd_cgroup, nvidia, cdi))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpunode.components.containerd.state import Containerd
-from gpunode.components.docker.state import Docker
 from gpunode.components.imex.state import Imex
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.components.mps.state import Mps
 from gpunode.components.power.state import Power
+from gpunode.components.runtimes.containerd.state import Containerd
+from gpunode.components.runtimes.docker.state import Docker
 from gpunode.node.machine import Machine
 from gpunode.packages.trust import Keyrings
 from gpunode.system.exposed import Exposed

@@ -9,14 +9,10 @@ from typing import Any, Protocol
 from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.components.containerd import decide as containerd
-from gpunode.components.containerd import drop_in as containerd_files
-from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
 from gpunode.components.cuda import state as cuda_files
 from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import state as dcgm_files
-from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver
 from gpunode.components.driver.loading import LOADED_MODULE, MODULE_ON_DISK
@@ -26,12 +22,16 @@ from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
 from gpunode.components.mps import decide as mps
 from gpunode.components.mps.daemon import daemons
-from gpunode.components.podman import decide as podman
 from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
+from gpunode.components.runtimes.containerd import decide as containerd
+from gpunode.components.runtimes.containerd import drop_in as containerd_files
+from gpunode.components.runtimes.crio import decide as crio
+from gpunode.components.runtimes.docker import decide as docker
+from gpunode.components.runtimes.podman import decide as podman
+from gpunode.components.runtimes.toolkit import decide as toolkit
+from gpunode.components.runtimes.toolkit import state as toolkit_files
 from gpunode.components.slurm import decide as slurm
-from gpunode.components.toolkit import decide as toolkit
-from gpunode.components.toolkit import state as toolkit_files
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.machine import Machine

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gpunode.base.reading import Reading
-from gpunode.components.crio.state import Crio
 from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.dcgm.state import Dcgm
 from gpunode.components.driver.state import DriverState
-from gpunode.components.podman.state import Podman
 from gpunode.components.rdma.decide import Rdma
-from gpunode.components.runtime import RuntimePackages
+from gpunode.components.runtimes.crio.state import Crio
+from gpunode.components.runtimes.packages import RuntimePackages
+from gpunode.components.runtimes.podman.state import Podman
+from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.components.slurm.state import Slurm
-from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.deb import AptSources
 from gpunode.system.applied import Applied
 from gpunode.system.boot import Boot

@@ -15,11 +15,11 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import command_error
 from gpunode.base.structured_text import FLEET, KeyTwiceError, TextLimitError, load_json, load_yaml
-from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda.state import CudaToolkits
-from gpunode.components.docker.state import Docker
 from gpunode.components.driver.state import DriverState
-from gpunode.components.toolkit.state import ContainerToolkit
+from gpunode.components.runtimes.containerd.state import Containerd
+from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.node import Node
 from gpunode.packages.deb import AptSources
 from gpunode.packages.trust import Keyrings

@@ -1,6 +1,6 @@
 # Functions of runtime.sh that are containerd's own; they take $binary, $config and $checkpoint.
 # The merged configuration is looked at without its imports, which containerd 1 prints in any order
-# (gpunode.components.containerd.state makes the same digest). `config dump` is containerd's own check, and exits 0 for
+# (gpunode.components.runtimes.containerd.state makes the same digest). `config dump` is containerd's own check, and exits 0 for
 # a file that it ignores: what it prints is looked at.
 
 # shellcheck disable=SC2154  # set by whoever sends it

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import Distribution, DriverSource
-from gpunode.components.containerd.decide import PACKAGES as CONTAINERD
-from gpunode.components.runtime import docker_packages, is_had
-from gpunode.components.toolkit.state import PACKAGES, PACMAN_PACKAGES
+from gpunode.components.runtimes.containerd.decide import PACKAGES as CONTAINERD
+from gpunode.components.runtimes.packages import docker_packages, is_had
+from gpunode.components.runtimes.toolkit.state import PACKAGES, PACMAN_PACKAGES
 from gpunode.packages.driver_packages.choice import NotInstallable, chosen
 from gpunode.packages.driver_packages.simulation import Simulation, gate
 from gpunode.packages.driver_packages.sources import driver_source, module_stream, package_set, resolve_for_os

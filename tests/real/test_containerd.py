@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, plain, same
-from gpunode.components.containerd.drop_in import drop_in, with_import
-from gpunode.components.containerd.editor import render
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.runtime import Runtimes
 from tests.real.containerd_programs import VARIABLE, Program, programs
 from tests.support.containerd_files import configurations, meant
 from tests.support.generated import EXAMPLES

@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpunode.components.containerd.decide import Desired, desired_of
-from gpunode.components.containerd.drop_in import drop_in
-from gpunode.components.containerd.editor import render
-from gpunode.components.containerd.state import Containerd
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.containerd.decide import Desired, desired_of
+from gpunode.components.runtimes.containerd.drop_in import drop_in
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.state import Containerd
+from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.settings import settings_from
 from tests.support.verify import GOOD
 

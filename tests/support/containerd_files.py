@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpunode.components.containerd.editor import RUNC_TYPE
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.containerd.editor import RUNC_TYPE
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 CRI2, CRI3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 # From version 2 on a plugin that is not named in full keeps containerd from starting.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpunode.components.crio.decide import render
-from gpunode.components.crio.state import Crio, merged
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.crio.decide import render
+from gpunode.components.runtimes.crio.state import Crio, merged
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 FOLDER, ROOT = "/etc/crio/crio.conf.d", "/etc/crio/crio.conf"
 PATH, EARLIER = f"{FOLDER}/99-nvidia.toml", f"{FOLDER}/10-crio.conf"

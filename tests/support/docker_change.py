@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpunode.components.docker.editor import render
-from gpunode.components.docker.state import Docker
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.docker.editor import render
+from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 RIGHT = Docker(
     "26.1.5", "26.1.5", "/usr/sbin/dockerd", config_text=render(None, "26.1.5", Runtimes()), active=True, enabled=True,

@@ -11,14 +11,14 @@ from typing import Any
 from gpunode.base.comparison import DRAIN_FIRST, RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.containerd.findings import SYSTEMD_CGROUP
 from gpunode.components.dcgm import decide as dcgm
-from gpunode.components.docker import decide as docker
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
 from gpunode.components.power import decide as power
+from gpunode.components.runtimes.containerd.findings import SYSTEMD_CGROUP
+from gpunode.components.runtimes.docker import decide as docker
 from gpunode.fleet.access.errors import CONNECTION
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.document import document

@@ -6,7 +6,7 @@ import base64
 from dataclasses import replace
 from typing import Any
 
-from gpunode.components.runtime import RuntimePackages
+from gpunode.components.runtimes.packages import RuntimePackages
 from gpunode.settings import settings_from
 from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet

@@ -14,10 +14,10 @@ import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
-from gpunode.components.crio.state import Crio
-from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
+from gpunode.components.runtimes.crio.state import Crio
+from gpunode.components.runtimes.docker.state import Docker
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact

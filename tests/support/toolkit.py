@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.base.template import rendered
-from gpunode.components.toolkit.configuration import Difference, asked_of, differences, render
-from gpunode.components.toolkit.state import PACKAGES, CdiSpecification
+from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, render
+from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification
 from gpunode.settings import settings_from
 from tests.support.verify import GOOD
 

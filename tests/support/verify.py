@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.containerd.editor import render
-from gpunode.components.containerd.state import Containerd, Runtime
 from gpunode.components.cuda.state import CudaToolkits
-from gpunode.components.docker.state import Docker
 from gpunode.components.driver.state import DriverState
-from gpunode.components.runtime import Runtimes
-from gpunode.components.toolkit.state import PACKAGES, ContainerToolkit
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.state import Containerd, Runtime
+from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.runtime import Runtimes
+from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit
 from gpunode.node import Node
 from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
-from gpunode.components.containerd.change import needed_change
-from gpunode.components.containerd.decide import Desired
-from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
-from gpunode.components.containerd.editor import render
-from gpunode.components.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.containerd.change import needed_change
+from gpunode.components.runtimes.containerd.decide import Desired
+from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.operations import containerd
 from gpunode.operations.containerd import PROGRAM

@@ -16,9 +16,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
-from gpunode.components.crio.decide import Desired, decide, desired_of, render
-from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.crio.decide import Desired, decide, desired_of, render
+from gpunode.components.runtimes.crio.state import Crio, Merged, merged, parse_crio
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions

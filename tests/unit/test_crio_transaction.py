@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.crio.decide import change
-from gpunode.components.crio.state import Crio, parse_crio
-from gpunode.components.runtime import RuntimeChange, Runtimes
+from gpunode.components.runtimes.crio.decide import change
+from gpunode.components.runtimes.crio.state import Crio, parse_crio
+from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.operations import crio
 from gpunode.operations.runtime import transaction
@@ -114,7 +114,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     # The runtime itself is the toolkit's.
-    monkeypatch.setattr("gpunode.components.crio.decide.NVIDIA_RUNTIME", str(tmp_path / "bin" / "nvidia"))
+    monkeypatch.setattr("gpunode.components.runtimes.crio.decide.NVIDIA_RUNTIME", str(tmp_path / "bin" / "nvidia"))
     etc = tmp_path / "etc"
     command = f"{tmp_path}/bin/crio --config {etc}/crio.conf --config-dir={etc}/crio.conf.d"
     (tmp_path / "unit").write_text(

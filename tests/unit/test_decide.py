@@ -13,15 +13,15 @@ from pyinfra.context import ctx_host
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
-from gpunode.components.containerd.decide import desired_of as containerd_desired
-from gpunode.components.containerd.editor import render
-from gpunode.components.containerd.state import DropIn
 from gpunode.components.cuda.decide import desired_of as cuda_desired
-from gpunode.components.docker.decide import desired_of as docker_desired
-from gpunode.components.docker.editor import render as render_docker
-from gpunode.components.podman.state import Podman
-from gpunode.components.runtime import Runtimes
-from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.runtimes.containerd.decide import desired_of as containerd_desired
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.state import DropIn
+from gpunode.components.runtimes.docker.decide import desired_of as docker_desired
+from gpunode.components.runtimes.docker.editor import render as render_docker
+from gpunode.components.runtimes.podman.state import Podman
+from gpunode.components.runtimes.runtime import Runtimes
+from gpunode.components.runtimes.toolkit.configuration import asked_of
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.facts.runtimes import Docker as DockerFact

@@ -13,10 +13,10 @@ from pyinfra.context import ctx_host
 from gpunode.base.decision import Decision, bad
 from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
-from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.decide import Desired, decide, desired_of, hold_text, moves
-from gpunode.components.toolkit.specification import Specification
-from gpunode.components.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit
+from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.decide import Desired, decide, desired_of, hold_text, moves
+from gpunode.components.runtimes.toolkit.specification import Specification
+from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.operations import toolkit

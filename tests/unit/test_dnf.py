@@ -12,7 +12,7 @@ import pytest
 
 from gpunode.base import tables
 from gpunode.base.probe import shell_text
-from gpunode.components.toolkit.state import parse_toolkit
+from gpunode.components.runtimes.toolkit.state import parse_toolkit
 from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families import by_manager
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
@@ -134,7 +134,8 @@ def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
 def test_the_toolkit_s_probe_tells_a_plugin_that_is_off_from_one_that_is_not_there(
     tmp_path: Path, enabled: str | None, said: str | None
 ) -> None:
-    probe, _, _ = str(shell_text("components/toolkit/state")).partition("set -f; IFS=$NL\nfor line in $PACKAGES")
+    text, mark = str(shell_text("components/runtimes/toolkit/state")), "set -f; IFS=$NL\nfor line in $PACKAGES"
+    probe, _, _ = text.partition(mark)
     text = versionlock(tmp_path, f"{DRIVER_PACKAGES}\n{probe}", enabled is not None, enabled or "1")
     done = sh(tmp_path, f"MANAGER=dnf\n{text}")
     assert parse_toolkit(done.stdout.splitlines()).locking_off == (said == "off")

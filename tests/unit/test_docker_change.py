@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
-from gpunode.components.docker.state import parse_docker
+from gpunode.components.runtimes.docker.state import parse_docker
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node.plan import plan

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.docker.editor import render
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.docker.editor import render
+from gpunode.components.runtimes.runtime import Runtimes
 
 pytestmark = pytest.mark.pure
 PATH = "/usr/bin/nvidia-container-runtime"

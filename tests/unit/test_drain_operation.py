@@ -14,13 +14,13 @@ from pyinfra.api import FunctionCommand
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import WAVE
-from gpunode.components.containerd.decide import Desired
-from gpunode.components.crio.state import Crio
-from gpunode.components.docker.decide import Desired as DesiredDocker
-from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.containerd.decide import Desired
+from gpunode.components.runtimes.crio.state import Crio
+from gpunode.components.runtimes.docker.decide import Desired as DesiredDocker
+from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.facts.gpu import Mig as MigFact

@@ -13,12 +13,12 @@ import pytest
 from gpunode.base.comparison import BY_HAND, RUN
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
-from gpunode.components.containerd.drop_in import PATH as DROP_IN
-from gpunode.components.containerd.drop_in import PROXY
 from gpunode.components.driver.sides import desired
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
-from gpunode.components.toolkit.specification import OWN_SPECIFICATION as CDI
+from gpunode.components.runtimes.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.runtimes.containerd.drop_in import PROXY
+from gpunode.components.runtimes.toolkit.specification import OWN_SPECIFICATION as CDI
 from gpunode.facts.records import LEFT
 from gpunode.facts.records import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal

@@ -8,7 +8,7 @@ import pytest
 
 from gpunode.base.probe_output import pairs
 from gpunode.base.reading import ParseError
-from gpunode.components.containerd.state import parse_containerd
+from gpunode.components.runtimes.containerd.state import parse_containerd
 from gpunode.system.boot import parse_boot
 
 pytestmark = pytest.mark.pure

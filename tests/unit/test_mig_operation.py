@@ -10,11 +10,11 @@ import pytest
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.crio.state import Crio
-from gpunode.components.docker.state import Docker
 from gpunode.components.mig import decide
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
+from gpunode.components.runtimes.crio.state import Crio
+from gpunode.components.runtimes.docker.state import Docker
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact

@@ -15,9 +15,9 @@ from gpunode.base import tables
 from gpunode.base.disruption import Disruption
 from gpunode.base.probe import Probe
 from gpunode.base.probe_output import sections
-from gpunode.components.containerd.decide import desired_of
 from gpunode.components.driver.state import parse_driver
-from gpunode.components.toolkit.state import PACKAGES
+from gpunode.components.runtimes.containerd.decide import desired_of
+from gpunode.components.runtimes.toolkit.state import PACKAGES
 from gpunode.deploys import containerd as containerd_deploy
 from gpunode.deploys import toolkit as toolkit_deploy
 from gpunode.facts.driver import Driver as DriverFact

@@ -14,7 +14,7 @@ import pytest
 
 from gpunode.base.file import File
 from gpunode.base.probe_output import checked
-from gpunode.components.toolkit import state as own_files_of_toolkit
+from gpunode.components.runtimes.toolkit import state as own_files_of_toolkit
 from gpunode.deploys import component
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.families.dnf import DnfRepository

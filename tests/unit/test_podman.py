@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass
-from gpunode.components.podman.decide import NVIDIA, PATH, Desired, decide
-from gpunode.components.podman.state import Podman, parse_podman
+from gpunode.components.runtimes.podman.decide import NVIDIA, PATH, Desired, decide
+from gpunode.components.runtimes.podman.state import Podman, parse_podman
 
 pytestmark = pytest.mark.pure
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpunode.base import probe_output
 from gpunode.base.messages import split_remedy
 from gpunode.base.reading import Reading, Unknown
-from gpunode.components.containerd.state import parse_containerd
+from gpunode.components.runtimes.containerd.state import parse_containerd
 from gpunode.facts.node import PARTS, Node
 from gpunode.facts.node import Machine as MachineFact
 from gpunode.node import Node as NodeReading

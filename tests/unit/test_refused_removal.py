@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from gpunode.base import tables
-from gpunode.components.runtime import docker_packages, way_out
-from gpunode.components.toolkit.state import PACKAGES
+from gpunode.components.runtimes.packages import docker_packages, way_out
+from gpunode.components.runtimes.toolkit.state import PACKAGES
 from gpunode.facts.families.dnf import DRIVER_PACKAGES as DNF_PACKAGES
 from gpunode.lab.world.docker import debian_packages, docker_version
 from gpunode.lab.world.docker import docker_packages as of_docker

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.base import tables
-from gpunode.components.toolkit.state import PACKAGES
+from gpunode.components.runtimes.toolkit.state import PACKAGES
 from gpunode.lab.families import FAMILIES
 from gpunode.lab.image import tools
 from gpunode.lab.packages.rpm import Rpm

@@ -13,7 +13,7 @@ from pyinfra.api import StringCommand
 from pyinfra.context import ctx_host
 
 from gpunode.base import tables
-from gpunode.components.containerd.decide import desired_of
+from gpunode.components.runtimes.containerd.decide import desired_of
 from gpunode.deploys import docker as docker_deploy
 from gpunode.deploys import repositories
 from gpunode.facts.runtimes import Containerd

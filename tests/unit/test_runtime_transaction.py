@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.containerd.change import needed_change
-from gpunode.components.containerd.editor import render
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.containerd.change import needed_change
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import transaction

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gpunode.base.probe import Probe, Text
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError
-from gpunode.components.containerd.state import parse_containerd
 from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.components.mps.state import parse_mps
+from gpunode.components.runtimes.containerd.state import parse_containerd
 from gpunode.facts.base import UNITS
 from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, plain, put, same, table_in
-from gpunode.components.containerd.drop_in import drop_in, with_import, without_import
-from gpunode.components.containerd.editor import render
-from gpunode.components.runtime import Runtimes
-from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.configuration import render as render_toolkit
+from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, without_import
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.runtime import Runtimes
+from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import render as render_toolkit
 from gpunode.settings import settings_from
 from tests.support.containerd_files import CRI2, CRI3, configurations, meant
 from tests.support.toml_styles import STYLES, Style

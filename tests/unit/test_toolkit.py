@@ -13,9 +13,9 @@ import pytest
 
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import Unknown
-from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.specification import CDI_MARK
-from gpunode.components.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
+from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.specification import CDI_MARK
+from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.packages import DebPackages as DebPackagesFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact

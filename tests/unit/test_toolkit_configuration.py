@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.toolkit.configuration import asked_of, differences, render
+from gpunode.components.runtimes.toolkit.configuration import asked_of, differences, render
 from gpunode.settings import ToolkitSettings, settings_from
 
 pytestmark = pytest.mark.pure

@@ -11,8 +11,8 @@ import pytest
 
 from gpunode.base.probe_output import checked
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.toolkit.configuration import PATH, faults
-from gpunode.components.toolkit.state import parse_toolkit
+from gpunode.components.runtimes.toolkit.configuration import PATH, faults
+from gpunode.components.runtimes.toolkit.state import parse_toolkit
 from gpunode.facts.toolkit import ContainerToolkit
 
 

@@ -13,7 +13,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.state import ENGINE, EXPORTER, HEALTHY, WARNING, Dcgm, DcgmUnit, variables
-from gpunode.components.runtime import MEND_BOOT, MEND_SERVICE, refused_start, running_steps, service_findings
+from gpunode.components.runtimes.service import MEND_BOOT, MEND_SERVICE, refused_start, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 

@@ -49,7 +49,7 @@ from gpunode.components.driver.services import (
 )
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtime import MASKED, masked_refusal
+from gpunode.components.runtimes.service import MASKED, masked_refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health

@@ -11,10 +11,10 @@ from hashlib import sha256
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import DriverSource
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.driver.flavour import chosen_flavour, needs_open
-from gpunode.components.runtime import docker_packages
-from gpunode.components.toolkit.state import PACKAGES
+from gpunode.components.runtimes.containerd.decide import desired_of as containerd_of
+from gpunode.components.runtimes.packages import docker_packages
+from gpunode.components.runtimes.toolkit.state import PACKAGES
 from gpunode.node.machine import Machine
 from gpunode.packages.driver_packages.choice import ModuleBehind, module_behind
 from gpunode.packages.driver_packages.sources import driver_source, module_stream, package_set

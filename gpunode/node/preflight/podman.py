@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.podman.decide import desired_of, lacks
+from gpunode.components.runtimes.podman.decide import desired_of, lacks
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
 from gpunode.settings.runtimes import Archive, podman_versions

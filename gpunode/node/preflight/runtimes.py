@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.containerd.decide import desired_of as containerd_of
-from gpunode.components.crio.decide import INSTALL
-from gpunode.components.runtime import ORIGINS, docker_packages, removed_for, way_out
-from gpunode.components.toolkit.configuration import runtime_mode
+from gpunode.components.runtimes.containerd.decide import desired_of as containerd_of
+from gpunode.components.runtimes.crio.decide import INSTALL
+from gpunode.components.runtimes.packages import ORIGINS, docker_packages, removed_for, way_out
+from gpunode.components.runtimes.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.toolkit.configuration import PATH as CONFIGURATION
+from gpunode.components.runtimes.toolkit.configuration import PATH as CONFIGURATION
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, command, converge, inventory_with

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gpunode.base import tables, versions
-from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import asked_of
 from gpunode.lab.go_programs import programs
 from gpunode.lab.nodes import Node
 from gpunode.settings import ToolkitSettings

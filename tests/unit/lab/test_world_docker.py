@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.toolkit.state import PACKAGES
+from gpunode.components.runtimes.toolkit.state import PACKAGES
 from gpunode.lab.packages import containerd, docker
 from gpunode.lab.packages.deb import build_deb, pack
 from gpunode.lab.packages.toolkit import packages_of, toolkit_packages

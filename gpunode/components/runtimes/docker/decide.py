@@ -12,22 +12,24 @@ from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.docker.editor import render, tells_of_cdi
-from gpunode.components.docker.state import Docker
-from gpunode.components.runtime import (
-    MEND_BOOT,
-    MEND_SERVICE,
+from gpunode.components.runtimes.docker.editor import render, tells_of_cdi
+from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     Act,
     RuntimeChange,
     Runtimes,
     WrittenFile,
+    restart_of,
+    runtime_finding,
+)
+from gpunode.components.runtimes.service import (
+    MEND_BOOT,
+    MEND_SERVICE,
     absent_refusal,
     masked_refusal,
     refused_start,
-    restart_of,
     running_steps,
-    runtime_finding,
     service_findings,
 )
 

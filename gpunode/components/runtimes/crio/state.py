@@ -99,7 +99,7 @@ class Crio(Daemon):
 
 
 def parse_crio(lines: list[str]) -> Crio:
-    """Parse the CRI-O probe's lines (gpunode/components/crio/state.sh)."""
+    """Parse the CRI-O probe's lines (gpunode/components/runtimes/crio/state.sh)."""
     found = values(lines)
     runtime = _running(decoded(found, "running"))
     default, manager = runtime.get("default_runtime"), runtime.get("cgroup_manager")

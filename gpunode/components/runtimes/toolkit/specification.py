@@ -10,7 +10,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.state import DriverState
-from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
+from gpunode.components.runtimes.toolkit.state import CdiSpecification, ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"

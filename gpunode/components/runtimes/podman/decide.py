@@ -11,8 +11,8 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.template import rendered
-from gpunode.components.podman.state import Podman
-from gpunode.components.runtime import runtime_finding
+from gpunode.components.runtimes.podman.state import Podman
+from gpunode.components.runtimes.runtime import runtime_finding
 from gpunode.settings import Settings
 from gpunode.settings.runtimes import podman_versions
 

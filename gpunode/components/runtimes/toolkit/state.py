@@ -131,7 +131,7 @@ class ContainerToolkit(Reading):
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
-    """Parse the toolkit probe's lines (gpunode/components/toolkit/state.sh)."""
+    """Parse the toolkit probe's lines (gpunode/components/runtimes/toolkit/state.sh)."""
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from gpunode.base import tables, versions
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
-from gpunode.components.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
-from gpunode.components.runtime import Runtimes
+from gpunode.components.runtimes.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
+from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.system.kernel import KUBERNETES
 
 if TYPE_CHECKING:

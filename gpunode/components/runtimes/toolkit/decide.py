@@ -16,7 +16,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
-from gpunode.components.toolkit.configuration import (
+from gpunode.components.runtimes.toolkit.configuration import (
     MODE,
     PATH,
     Asked,
@@ -27,8 +27,8 @@ from gpunode.components.toolkit.configuration import (
     others_root,
     render,
 )
-from gpunode.components.toolkit.specification import Specification, decide_specification
-from gpunode.components.toolkit.state import ContainerToolkit
+from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
+from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.packages.families import dnf, dnf5
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings

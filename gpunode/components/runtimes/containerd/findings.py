@@ -6,7 +6,7 @@ from functools import partial
 
 from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, DRIFT, RESTART, RUN, finding_message
 from gpunode.base.findings import FindingClass
-from gpunode.components.runtime import RESTART_FORBIDDEN, runtime_finding
+from gpunode.components.runtimes.runtime import RESTART_FORBIDDEN, runtime_finding
 
 NOT_MERGED = "`containerd config dump` printed no configuration"
 MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has another value"

@@ -21,22 +21,18 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, put, table_in
-from gpunode.components.crio.state import Crio, Merged, merged
-from gpunode.components.runtime import (
-    MEND_BOOT,
-    MEND_SERVICE,
+from gpunode.components.runtimes.crio.state import Crio, Merged, merged
+from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     RESTART_FORBIDDEN,
     RuntimeChange,
     Runtimes,
     WrittenFile,
     blocked_reason,
-    masked_refusal,
     restart_of,
-    running_steps,
     runtime_finding,
-    service_findings,
 )
+from gpunode.components.runtimes.service import MEND_BOOT, MEND_SERVICE, masked_refusal, running_steps, service_findings
 from gpunode.settings.runtimes import first_crio_with_cdi
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ _TYPES = {"Runtimes": dict, "DefaultRuntime": str, "CgroupDriver": str, "Contain
 
 
 def parse_docker(lines: list[str]) -> Docker:
-    """Parse the docker probe's lines (gpunode/components/docker/state.sh)."""
+    """Parse the docker probe's lines (gpunode/components/runtimes/docker/state.sh)."""
     found = values(lines)
     info = _info(decoded(found, "info"))
     for key, kind in _TYPES.items():

@@ -35,7 +35,7 @@ class Podman(Reading):
 
 
 def parse_podman(lines: list[str]) -> Podman:
-    """Parse the podman probe's lines (gpunode/components/podman/state.sh)."""
+    """Parse the podman probe's lines (gpunode/components/runtimes/podman/state.sh)."""
     default = said_in = None
     runtimes: dict[str, tuple[str, ...]] = {}
     runtimes_in: dict[str, str] = {}

@@ -12,10 +12,10 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
-from gpunode.components.containerd.drop_in import PATH, is_imported
-from gpunode.components.containerd.editor import cdi_option
-from gpunode.components.containerd.state import CRI_PLUGINS, Containerd, DropIn
-from gpunode.components.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
+from gpunode.components.runtimes.containerd.drop_in import PATH, is_imported
+from gpunode.components.runtimes.containerd.editor import cdi_option
+from gpunode.components.runtimes.containerd.state import CRI_PLUGINS, Containerd, DropIn
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
 
 DEFAULT_RUNTIME = "containerd.default_runtime_name"
 

@@ -12,7 +12,7 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.components.containerd.editor import default_table_counts, names_runtime
+from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
@@ -264,7 +264,7 @@ def _latest(times: list[str]) -> float | None:
 
 
 def parse_containerd(lines: list[str]) -> Containerd:
-    """Parse the containerd probe's lines (gpunode/components/containerd/state.sh)."""
+    """Parse the containerd probe's lines (gpunode/components/runtimes/containerd/state.sh)."""
     found = values(lines)
     if "no_file" in found:
         raise ParseError(f"{found['no_file'][:200]!r} is no regular file; put containerd's configuration there again")

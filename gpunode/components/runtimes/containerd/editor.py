@@ -14,7 +14,7 @@ from typing import Any
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
 _PLUGINS = {

@@ -14,7 +14,7 @@ from typing import Any
 from gpunode.base import versions
 from gpunode.base.structured_text import FILE, KeyTwiceError, TextError, TextLimitError, load_json
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
-from gpunode.components.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _CGROUP_DRIVER = "native.cgroupdriver="
 # Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says

@@ -6,11 +6,11 @@ from typing import Literal
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.containerd.drop_in import PATH, drop_in, with_import, with_imports, without_import
-from gpunode.components.containerd.editor import render
-from gpunode.components.containerd.merged import desired_values
-from gpunode.components.containerd.state import Containerd
-from gpunode.components.runtime import RuntimeChange, Runtimes, WrittenFile
+from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, with_import, with_imports, without_import
+from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.merged import desired_values
+from gpunode.components.runtimes.containerd.state import Containerd
+from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, WrittenFile
 
 Placement = Literal["auto", "root", "drop-in"]
 

@@ -12,20 +12,23 @@ from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.containerd import findings
-from gpunode.components.containerd.change import Placement, needed_change, placement_of
-from gpunode.components.containerd.drop_in import PATH
-from gpunode.components.containerd.editor import cdi_option
-from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, needs_restart, overrides, systemd_cgroup_of
-from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtime import (
-    RuntimeChange,
-    Runtimes,
+from gpunode.components.runtimes.containerd import findings
+from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
+from gpunode.components.runtimes.containerd.drop_in import PATH
+from gpunode.components.runtimes.containerd.editor import cdi_option
+from gpunode.components.runtimes.containerd.merged import (
+    DEFAULT_RUNTIME,
+    differing,
+    needs_restart,
+    overrides,
+    systemd_cgroup_of,
+)
+from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
+from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, blocked_reason, restart_of
+from gpunode.components.runtimes.service import (
     absent_refusal,
-    blocked_reason,
     masked_refusal,
     refused_start,
-    restart_of,
     running_steps,
     service_findings,
 )
