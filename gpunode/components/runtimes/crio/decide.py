@@ -90,8 +90,8 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
         (_SILENT, look) if is_silent else None,
         restart_of(actual),
     )
-    change, refusal, editable = None, None, True
-    if actual.version is not None and actual.files is not None:
+    change, refusal, editable, is_forecast = None, None, True, actual.version is None or actual.files is None
+    if not is_forecast:
         try:
             change = needed_change(actual, desired.runtimes)
         except ConfigurationRefused as error:
@@ -99,7 +99,7 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
         if is_silent and editable:
             refusal = f"{_SILENT}; nothing was changed. Remedy: {look}, and {RUN}"
     act: Act = "restart" if bad(*values) else "nothing"
-    compared = Configuration(values, act, change, refusal, editable, is_forecast=actual.files is None)
+    compared = Configuration(values, act, change, refusal, editable, is_forecast=is_forecast)
     return judge_of(desired, actual).configuration(compared)
 
 
