@@ -23,9 +23,9 @@ from gpunode.components.runtimes.containerd.merged import (
     systemd_cgroup_of,
 )
 from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtimes.judge import Configuration, DesiredRuntime, RuntimeJudge
+from gpunode.components.runtimes.judge import Desired as DesiredRuntime
+from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
-from gpunode.components.runtimes.service import absent_refusal
 from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.i
 class Desired(DesiredRuntime):
     """The desired containerd of one node.
 
-    packages: the packages that install it; none where it is installed already
+    packages: the packages that install it; none where no run does
     sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
-    unit: str = "containerd.service"
     placement: Placement = "auto"
     packages: tuple[str, ...] = ()
     sysctls: bool = False
@@ -64,16 +63,15 @@ def desired_of(settings: Settings) -> Desired:
 
 def judge_of(desired: Desired, actual: Containerd) -> RuntimeJudge:
     """Return the judge of one node's containerd."""
-    has_texts, installs = actual.config_text is not None, bool(desired.packages)
-    absent = None if actual.version else absent_refusal("containerd", desired.unit, installs, actual.binary)
-    return RuntimeJudge(findings.FINDINGS, desired, actual, actual.version, actual.shims, has_texts, absent)
+    own, has_texts = replace(desired, installs=bool(desired.packages)), actual.config_text is not None
+    return RuntimeJudge(findings.FINDINGS, own, actual, actual.version, actual.binary, actual.shims, has_texts)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     judge = judge_of(desired, actual)
     return judge.component(
-        (_forecast if judge.is_forecast() else decide_configuration)(desired, actual),
+        (_forecast if judge.is_forecast else decide_configuration)(desired, actual),
         others=tuple(_sysctls(sysctls)) if desired.sysctls else (),
         others_action="set what Kubernetes needs of the kernel",
     )
@@ -92,9 +90,8 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
-    compared = Configuration(values, act, change, refusal, editable, plugin)
     causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
-    return judge.configuration(compared, causes)
+    return judge.configuration(values, act, change, refusal, editable=editable, plugin=plugin, causes=causes)
 
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
@@ -104,15 +101,10 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     wrong = next(differing(actual, desired.runtimes), None)
     if wrong is not None and all(item.finding_class is FindingClass.OK for item in values):
         # The program of the nvidia runtime has no finding of its own.
-        cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
+        cause, message = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong), findings.FILES
         disruption = restart_of(actual)
-        values += (
-            findings.CONFIGURATION_FILES.compared(
-                "other values", AS_DESIRED, False, cause=cause, disruption=disruption
-            ),
-        )
-    compared = Configuration(values, "restart", plugin=tuple(_plugin(actual)), is_forecast=True)
-    return judge_of(desired, actual).configuration(compared)
+        values += (message.compared("other values", AS_DESIRED, False, cause=cause, disruption=disruption),)
+    return judge_of(desired, actual).configuration(values, "restart", plugin=tuple(_plugin(actual)), is_forecast=True)
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
@@ -184,9 +176,9 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         )
     if cdi_option(desired.cdi, actual.version) is not None:
         good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
-        yield findings.CDI.compared(
-            _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
-        )
+        shown = {None: None, True: "on", False: "off"}
+        value, switch = shown[actual.enable_cdi], shown[desired.cdi]
+        yield findings.CDI.compared(value, switch, good, cause=cause, disruption=disruption)
 
 
 def _plugin(actual: Containerd) -> Iterator[Finding]:
@@ -199,10 +191,6 @@ def _plugin(actual: Containerd) -> Iterator[Finding]:
         yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
     elif actual.active:
         yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
-
-
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
