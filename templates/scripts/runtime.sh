@@ -81,6 +81,8 @@ FILES
     written "$checkpoint/staged" "$staged"
     check "$checkpoint/staged" || reject "$program refuses the new configuration"
     proven "$checkpoint/staged"
+  # A daemon that would not come up by the files of others is left running by the older ones.
+  elif [ -e "$config" ]; then check "$config" || reject "$program refuses its configuration"
   fi
   while read -r path encoded was; do
     if [ -z "$path" ]; then continue; fi
