@@ -3,7 +3,7 @@
 # (gpunode.components.runtimes.containerd.state makes the same digest). `config dump` exits 0 for a file that it ignores
 # and for settings that the CRI plugin refuses: what it prints is compared, and validated.
 
-# shellcheck disable=SC2154  # set by whoever sends it
+# shellcheck disable=SC2034,SC2154  # runtime.sh, which it is sent with, sets and reads them
 
 check() { "$binary" --config "$1" config dump > "$checkpoint/merged.toml" && validated "$checkpoint/merged.toml"; }
 # Print the CRI plugin's settings of a merged configuration, with the other plugins that have settings disabled: what
@@ -31,7 +31,7 @@ validated() {
   rm -rf "$trial"
   case "$said" in
     *'invalid plugin config: '*|*'invalid cri '*|*'failed to load base OCI spec '*)
-      echo "gpunode: cause: containerd's CRI plugin would not load: $said" >&2; return 1;;
+      refused=$said; return 1;;
     # What is missing because it is disabled, as containerd 1.6, 1.7 and 2 say it.
     'failed to get services: '*|'failed to create containerd client: '*) ;;
     *'no plugins registered for io.containerd.'[gt]*) ;;
@@ -64,6 +64,9 @@ effective() {
 digest() { "$binary" --config "$config" config dump 2>/dev/null | grep -v "^imports =" | sha256sum | cut -d ' ' -f 1; }
 plugin_state() {
   ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
-  timeout -k 2 5 "$ctr" plugins ls |
-    awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u
+  state=$(timeout -k 2 5 "$ctr" plugins ls |
+    awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u)
+  case "$state" in *error*) state="error: $(timeout -k 2 5 "$ctr" plugins ls -d id==runtime id==images id==cri |
+    sed -n 's/^ *Message: *//p' | head -n 1)";; esac
+  echo "$state"
 }

@@ -52,6 +52,7 @@ echo "containerd: load required plugin io.containerd.grpc.v1.cri: $said" >&2; ex
 _CTR = """#!/bin/sh
 state=ok; [ ! -e "$LAB/never" ] || state=error
 if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
+case "$*" in *-d*) echo "    Message:   invalid plugin config: x"; exit;; esac
 echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
@@ -182,7 +183,7 @@ def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothin
             "",
             "failed",
             2,
-            ["30 s", "CRI plugin 'error", "containerd runs again"],
+            ["CRI plugin 'error: invalid plugin config: x'", "containerd runs again"],
         ),
         ("", RIGHT, "/nowhere/nvidia-container-runtime", "restored", 0, ["/nowhere/nvidia-container-runtime"]),
     ],
