@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gpunode.base import tables, versions
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
+from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.system.kernel import KUBERNETES
@@ -48,14 +49,16 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
     version = schema_version(document, schema, containerd_version)
     _refuse_disabled(document)
     merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
-    plugin = cri_plugin(version)
-    section = table_in(table_in(document, "plugins"), plugin)
+    name, plugins = cri_plugin(version), table_in(document, "plugins")
+    section = table_in(plugins, name)
 
     def edit(made: Table) -> None:
-        own = table_in(table_in(made, "plugins", hidden=True), plugin)
+        own = table_in(made, "plugins", hidden=True)
         if not merges:
-            filled(own, section)
-        add_runtimes(own, containerd_version, desired, root=section if merges else None)
+            filled(table_in(own, name), section)
+        add_runtimes(own, name, containerd_version, desired, plugins, merges)
+        others = [path for path in document.get("imports", []) if path != PATH]
+        refuse_unknown_default(desired.default, others, own[name]["containerd"], section.get("containerd"))
 
     return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 
