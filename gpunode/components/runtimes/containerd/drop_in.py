@@ -8,11 +8,12 @@ imports it.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gpunode.base import tables, versions
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
+from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
@@ -53,18 +54,17 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
         # With a root file of version 1, containerd 2 merges what a drop-in of its own version has.
         version = schema_of(containerd_version).default_version
         plugin = sections(version, containerd_version)[0]
-    section = table_in(table_in(raw, "plugins"), name)
+    plugins = table_in(document, "plugins")
+    section = plugins[plugin] = cast(AsRead, table_in(plugins, name)).table
 
     def edit(made: Table) -> None:
-        own = table_in(table_in(made, "plugins", hidden=True), plugin)
+        own = table_in(AsRead(made, containerd_version, raw if merges else None), "plugins", hidden=True)
         if not merges:
-            filled(own, section)
-        add_runtimes(
-            AsRead(own, containerd_version, section if merges else None),
-            containerd_version,
-            desired,
-            root=AsRead(section, containerd_version) if merges else None,
-        )
+            filled(table_in(own, plugin), section)
+        add_runtimes(own, plugin, containerd_version, desired, plugins, merges)
+        others = [path for path in document.get("imports", []) if path != PATH]
+        actual = table_in(plugins, plugin).get("containerd")
+        refuse_unknown_default(desired.default, others, own[plugin]["containerd"], actual)
 
     return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 

@@ -12,6 +12,18 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
+from gpunode.components.runtimes.containerd.companions import (
+    default_of,
+    drop_linux_settings,
+    inherited,
+    is_linux,
+    linux_shim,
+    refuse_unknown_default,
+    refuse_unloadable,
+    set_privileged,
+    set_runtime,
+    tables_in,
+)
 from gpunode.components.runtimes.containerd.keys import AsRead
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
@@ -40,7 +52,6 @@ def names_runtime(default_runtime: Any) -> bool:
     return isinstance(default_runtime, Mapping) and bool(default_runtime.get("runtime_type"))
 
 
-RUNC_TYPE = "io.containerd.runc.v2"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
 
@@ -67,45 +78,55 @@ def render(text: str | None, containerd_version: str, desired: Runtimes) -> str:
         document = AsRead(table, containerd_version)
         version = schema_version(document, containerd_version)
         _enable_cri(document)
-        plugins = table_in(document, "plugins", hidden=True)
-        plugin = table_in(plugins, section_of(document, version, containerd_version))
-        add_runtimes(plugin, containerd_version, desired)
+        plugins, name = table_in(document, "plugins", hidden=True), section_of(document, version, containerd_version)
+        add_runtimes(plugins, name, containerd_version, desired, plugins, merges=False)
+        refuse_unknown_default(desired.default, document.get("imports"), plugins[name]["containerd"])
 
     return edited(readable(text or "", containerd_version), edit)
 
 
 def add_runtimes(
-    plugin: Table, containerd_version: str, desired: Runtimes, root: Mapping[str, Any] | None = None
+    plugins: Table, name: str, containerd_version: str, desired: Runtimes, root: Mapping[str, Any], merges: bool
 ) -> None:
-    """Set the desired runtimes in the CRI plugin's table; raise ConfigurationRefused where this containerd has no CDI.
+    """Set the desired runtimes in the CRI plugin's table; raise ConfigurationRefused where this containerd cannot.
 
-    root: the root file's table of that plugin, where containerd merges it with `plugin`, which is of a drop-in
+    name: the key of that table in `plugins`
+    root: the `plugins` of the root file; merges: whether containerd merges them with `plugins`, which are a drop-in's
     """
-    if desired.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
+    legacy = default_table_counts(containerd_version)
+    plugin = table_in(plugins, name)
+    _set_cdi(plugin, containerd_version, desired.cdi)
+    containerd = table_in(plugin, "containerd", hidden=True)
+    merged = tables_in(root if merges else plugins, name, "containerd")
+    was_linux, shim = is_linux(default_of(merged, legacy)), linux_shim(root, merged)
+    new = inherited(merged, legacy) if "nvidia" not in tables_in(merged, "runtimes") else {}
+    beneath = tables_in(merged, "runtimes") if merges else {}
+    if legacy and names_runtime(containerd.get("default_runtime")):
+        del containerd["default_runtime"]
+    runtimes = table_in(containerd, "runtimes", hidden=True)
+    cgroup = {"SystemdCgroup": desired.systemd_cgroup}
+    # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
+    set_runtime(table_in(runtimes, "runc"), cgroup, tables_in(beneath, "runc"), shim, legacy)
+    if desired.nvidia:
+        nvidia = table_in(runtimes, "nvidia")
+        filled(nvidia, new)
+        set_runtime(nvidia, {"BinaryName": NVIDIA_RUNTIME, **cgroup}, tables_in(beneath, "nvidia"), shim, legacy)
+        set_privileged(nvidia, tables_in(beneath, "nvidia"), [runtimes, beneath])
+    if legacy and was_linux:
+        drop_linux_settings(plugin, desired.default)
+    put(containerd, "default_runtime_name", desired.default)
+    refuse_unloadable(root if merges else plugins, name, containerd_version, legacy)
+
+
+def _set_cdi(plugin: Table, containerd_version: str, desired: bool | None) -> None:
+    if desired and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
-    if desired.cdi is False and _has_always(containerd_version):
+    if desired is False and _has_always(containerd_version):
         raise ConfigurationRefused(
             f"containerd {containerd_version} always has CDI on. Remedy: leave containerd.cdi out, or set it to True"
         )
-    if (cdi := cdi_option(desired.cdi, containerd_version)) is not None:
+    if (cdi := cdi_option(desired, containerd_version)) is not None:
         put(plugin, "enable_cdi", cdi)
-    containerd = table_in(plugin, "containerd", hidden=True)
-    if default_table_counts(containerd_version) and names_runtime(containerd.get("default_runtime")):
-        del containerd["default_runtime"]
-    runtimes = table_in(containerd, "runtimes", hidden=True)
-    actual = _runtimes_of(root) if root is not None else runtimes
-    runc: dict[str, Any] = {}
-    if "nvidia" not in runtimes and "nvidia" not in actual and isinstance(actual.get("runc"), Mapping):
-        filled(runc, actual["runc"])
-    # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
-    _runtime(runtimes, "runc", {"SystemdCgroup": desired.systemd_cgroup})
-    if desired.nvidia:
-        # As nvidia-ctk does: a new runtime nvidia, which calls runc, takes over the settings of runc (a base
-        # specification, annotations, a snapshotter).
-        filled(table_in(runtimes, "nvidia"), runc)
-        nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": desired.systemd_cgroup})
-        put(nvidia, "privileged_without_host_devices", False)
-    put(containerd, "default_runtime_name", desired.default)
 
 
 def schema_version(document: Table, containerd_version: str) -> int:
@@ -145,19 +166,3 @@ def _enable_cri(document: Table) -> None:
     for name in CRI_PLUGINS:
         while name in disabled:
             disabled.remove(name)
-
-
-def _runtime(runtimes: Table, name: str, options: dict[str, Any]) -> Table:
-    runtime = table_in(runtimes, name)
-    put(runtime, "runtime_type", RUNC_TYPE)
-    table = table_in(runtime, "options")
-    for key, value in options.items():
-        put(table, key, value)
-    return runtime
-
-
-def _runtimes_of(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
-    table: Any = plugin
-    for name in ("containerd", "runtimes"):
-        table = table.get(name, {}) if isinstance(table, Mapping) else {}
-    return table if isinstance(table, Mapping) else {}

@@ -16,8 +16,13 @@ from gpunode.base.toml_edit import Table, TableView
 _OF_NAMES = ("plugins", "runtimes")
 # The keys and tables that gpunode reads or writes.
 _TOP = ("version", "imports", "plugins", "disabled_plugins", "required_plugins")
-_CRI = ("enable_cdi", "containerd", "default_runtime_name", "default_runtime", "runtimes", "runtime_type", "options")
-_KNOWN = (*_TOP, *_CRI, "base_runtime_spec", "privileged_without_host_devices", "BinaryName", "SystemdCgroup")
+_CRI = ("enable_cdi", "systemd_cgroup", "registry", "config_path", "mirrors", "configs", "containerd", "no_pivot")
+_CONTAINERD = ("default_runtime_name", "default_runtime", "untrusted_workload_runtime", "runtimes")
+_RUNTIME = ("runtime_type", "runtime_engine", "runtime_root", "runtime_path", "sandboxer", "sandbox_mode", "io_type")
+_PRIVILEGED = ("privileged_without_host_devices", "privileged_without_host_devices_all_devices_allowed")
+_OPTIONS = ("options", "BinaryName", "SystemdCgroup")
+# The key in lower case -> in containerd's spelling.
+_KNOWN = {key.lower(): key for key in (*_TOP, *_CRI, *_CONTAINERD, *_RUNTIME, *_PRIVILEGED, *_OPTIONS)}
 
 
 @lru_cache(maxsize=256)
@@ -56,14 +61,14 @@ class AsRead(TableView):
 
     def spelled(self, key: str) -> str:
         """Return the key to write: the present spelling where there is one."""
-        if self._names or key not in _KNOWN:
+        if self._names or key not in _KNOWN.values():
             return key
         present = spelling({*self.table, *self._root}, key, self._version)
         # The defaults of containerd 2 have its own spelling of the options of runc, and win over a lesser one.
         return key if present is None or present < key else present
 
     def _present(self, key: str) -> str:
-        known = key in _KNOWN and not self._names
+        known = key in _KNOWN.values() and not self._names
         return (spelling(self.table, key, self._version) or key) if known else key
 
     def __contains__(self, key: object) -> bool:
@@ -83,9 +88,12 @@ class AsRead(TableView):
         del self.table[self._present(key)]
 
     def __iter__(self) -> Iterator[str]:
-        known = {} if self._names else {self._present(key): key for key in _KNOWN}
-        own = set(known.values())
-        return iter([known.get(key, key) for key in self.table if key in known or key not in own])
+        for key in [*self.table]:
+            name = key if self._names else _KNOWN.get(key.lower(), key)
+            if self._present(name) == key:
+                yield name
+            elif name != key:
+                yield key
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
