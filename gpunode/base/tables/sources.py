@@ -215,6 +215,7 @@ class Toolkit(Row):
 
     modes: Table[str, str]
     hooks: Table[str, str]
+    cdi_versions: tuple[str, ...]
     refresh_since: str
     mounts_in_mode_cdi: str
     keys: Table[str, str]
