@@ -247,12 +247,13 @@ RELEASE = cluster_finding(
     scope=Scope.CLUSTER,
     classes=RESTART,
 )
+_TAKEN = "{program} is newer than gpunode knows, and is taken for the newest known release"
 NEWER = cluster_finding(
     "newer than known",
     "helm or Kubernetes is newer than gpunode knows.",
     "It is taken for the newest known release. A helm release that does not become ready is rolled back.",
     scope=Scope.CLUSTER,
-    cause="{program} is newer than gpunode knows, and is taken for the newest known release",
+    cause=_TAKEN,
 )
 
 
@@ -261,7 +262,7 @@ def newer(**versions: str) -> Iterator[Finding]:
     for program, version in versions.items():
         known = tables.releases()[program]
         if known.is_newer(version):
-            cause = NEWER.cause.format(program=known.name)
+            cause = _TAKEN.format(program=known.name)
             yield NEWER.finding(FindingClass.OK, version, known.newest, of=program, cause=cause)
 
 
