@@ -19,7 +19,6 @@ from gpunode.kubernetes.helm.manifest import differences, drifted, live_objects,
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError, check_hosts
-from gpunode.settings.dcgm import known
 from tests.real.charts import SKIPPED, Chart, Renderer, charts, folder
 from tests.support.stored_object import stored
 

@@ -5,17 +5,15 @@ A step's change holds all commands of helm, in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from gpunode.base import tables
 from gpunode.base.comparison import RESTART, by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.manifest import Difference, Identity, Object, Place, differences, drifted, objects
@@ -247,23 +245,6 @@ RELEASE = cluster_finding(
     scope=Scope.CLUSTER,
     classes=RESTART,
 )
-_TAKEN = "{program} is newer than gpunode knows, and is taken for the newest known release"
-NEWER = cluster_finding(
-    "newer than known",
-    "helm or Kubernetes is newer than gpunode knows.",
-    "It is taken for the newest known release. A helm release that does not become ready is rolled back.",
-    scope=Scope.CLUSTER,
-    cause=_TAKEN,
-)
-
-
-def newer(**versions: str) -> Iterator[Finding]:
-    """Yield each program (of releases.yaml) whose version is newer than all known releases; it is no difference."""
-    for program, version in versions.items():
-        known = tables.releases()[program]
-        if known.is_newer(version):
-            cause = _TAKEN.format(program=known.name)
-            yield NEWER.finding(FindingClass.OK, version, known.newest, of=program, cause=cause)
 
 
 def decide(

@@ -21,11 +21,11 @@ from gpunode.kubernetes.helm.change import (
     ReleaseChange,
     decide,
     decide_absence,
-    newer,
 )
 from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.manifest import Place, differences, live_objects, objects
 from gpunode.kubernetes.helm.release import Revision, parse_history, parse_list
+from gpunode.kubernetes.nodes.component import newer
 from gpunode.kubernetes.nodes.labels import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings, known
 from gpunode.settings.kubernetes import KubernetesSettings
