@@ -81,7 +81,7 @@ def _log(folder: Path, files: Mapping[str, str | None]) -> str:
             (root / name).mkdir()
         for name in ("bin", "sbin", "lib", "lib64"):
             (root / name).symlink_to(f"usr/{name}")
-        for path, text in (_referenced(files) | files).items():
+        for path, text in {**_referenced(files), **files}.items():
             if text is not None:
                 file = root / path.lstrip("/")
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _log(folder: Path, files: Mapping[str, str | None]) -> str:
     return "".join(lines)
 
 
-def _referenced(files: Mapping[str, str | None]) -> dict[str, str | None]:
+def _referenced(files: Mapping[str, str | None]) -> dict[str, str]:
     """Return the files that a configuration names and that must exist: empty base specifications, and imports."""
     texts = "\n".join(text for text in files.values() if text)
     specs = re.findall(r"base_runtime_spec\s*=\s*[\"'](/[^\"']+)", texts)

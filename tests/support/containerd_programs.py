@@ -52,6 +52,7 @@ def _folder(release: str) -> Path:
 
 
 def _version(folder: Path) -> str:
-    command = [folder / "containerd", "--version"]
+    command = [str(folder / "containerd"), "--version"]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    return printed.split()[2].removeprefix("v").partition("~")[0].partition("+")[0]
+    version = str(printed.split()[2]).removeprefix("v")
+    return version.partition("~")[0].partition("+")[0]
