@@ -105,6 +105,7 @@ def matching(pattern: str, desired: str) -> AfterValidator:
 
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 DnsLabel = Annotated[str, matching(LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
+ServiceUnit = Annotated[str, matching(r"[A-Za-z0-9@:._-]{1,240}\.service", "a unit such as 'k3s.service'")]
 AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
 FilePath = Annotated[str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")]
 _EXACT = "an exact upstream version such as '580.95.05'; for the newest version of a branch, set driver.branch"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +19,7 @@ from gpunode.base.tables.driver_versions import (
     Minimum,
     PciDevice,
 )
+from gpunode.base.tables.known_releases import Releases
 from gpunode.base.tables.reading import Table, TableError, checked, content, text
 from gpunode.base.tables.reading import table as _table
 from gpunode.base.tables.sources import (
@@ -48,9 +50,20 @@ multi_node_nvlink = _table(tuple[str, ...], "pci.yaml", "multi_node_nvlink")
 # Family -> package of a container runtime -> the packages that its manager would remove for it.
 removals_of_runtimes = _table(Table[str, Table[str, tuple[str, ...]]], "runtimes.yaml", "removes")  # type: ignore[type-abstract]
 toolkit = _table(Toolkit, "toolkit.yaml")
+_releases = _table(Table[str, Releases], "releases.yaml")  # type: ignore[type-abstract]
 _mib_needed = _table(Table[str, Table[str, int]], "disk.yaml", "needs_mib")  # type: ignore[type-abstract]
 _refused = _table(tuple[Refused, ...], "distributions.yaml", "refused")
 _repositories = _table(Repositories, "repositories.yaml")
+
+
+@cache
+def releases() -> Mapping[str, Releases]:
+    """Return program -> the releases of it that gpunode knows, those of CUDA and of the driver by their own tables."""
+    own = dict(_releases())
+    # Branches before those of the table are not listed one by one.
+    own["driver"] = replace(own["driver"], spans=("384-509", *sorted(drivers().branches)))
+    own["cuda"] = replace(own["cuda"], spans=cuda().versions[::-1])
+    return MappingProxyType(own)
 
 
 @cache
