@@ -11,7 +11,6 @@ from gpunode.components import smoke
 from gpunode.components.cuda import state as cuda
 from gpunode.components.runtimes.toolkit import state as toolkit
 from gpunode.components.runtimes.toolkit.configuration import ENVVAR, PATH
-from gpunode.components.runtimes.toolkit.specification import CDI_MARK
 from gpunode.components.runtimes.toolkit.state import LINK_RULE
 from gpunode.facts.base import UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
@@ -36,8 +35,6 @@ class ContainerToolkit(NodeFact[toolkit.ContainerToolkit]):
         HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
-        CDI_MARK=CDI_MARK,
-        LATER_HOOKS="|".join(tables.toolkit().hooks),
         REFRESH_SETTINGS=REFRESH_SETTINGS,
         LINK_RULE=LINK_RULE,
     )

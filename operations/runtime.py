@@ -33,7 +33,7 @@ from gpunode.operations.transaction import Transaction, refuse_failed, transacti
 class Program:
     """What differs between runtimes: the name, the plugin that serves containers, and shell functions.
 
-    + check FILE: the program's own check of a staged file; fails with its message on standard error
+    + check FILE: the program's own check of a file; fails with its message on standard error, or in $refused
     + effective FILE: print the `KEY=VALUE` lines that the program makes of a file; nothing where it cannot
     + digest: print the digest of the merged configuration; nothing where the program has none
     + plugin_state: print `ok` where the running daemon serves containers with the values of $expected, else the fault
