@@ -24,7 +24,6 @@ from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes import service
 from gpunode.components.runtimes.runtime import (
     RESTART_FORBIDDEN,
     Act,
@@ -32,6 +31,15 @@ from gpunode.components.runtimes.runtime import (
     Runtimes,
     restart_of,
     runtime_finding,
+)
+from gpunode.components.runtimes.service import (
+    MEND_BOOT,
+    MEND_SERVICE,
+    masked_refusal,
+    missing_program,
+    refused_start,
+    running_steps,
+    service_findings,
 )
 from gpunode.system.service import Daemon
 
@@ -82,8 +90,8 @@ class RuntimeFindings:
         self.component, self.silent = component, silent
         self.restart_forbidden, self.absent = restart_forbidden, absent.format(component=component)
         self.version = version or declare("version", restart_forbidden)
-        self.service = declare("service", remedies=service.MEND_SERVICE, classes=DRIFT)
-        self.starts_at_boot = declare("starts at boot", remedies=service.MEND_BOOT, classes=DRIFT)
+        self.service = declare("service", remedies=MEND_SERVICE, classes=DRIFT)
+        self.starts_at_boot = declare("starts at boot", remedies=MEND_BOOT, classes=DRIFT)
         self.files = files or configuration_files(component)
 
 
@@ -116,7 +124,7 @@ class RuntimeJudge:
         packaged = self.desired.installs and (self.binary or "/usr/bin/").startswith(("/usr/bin/", "/usr/sbin/"))
         if self.installed is not None or packaged:
             return None
-        return service.missing_program(self.unit, self.binary) if self.binary else self.findings.absent
+        return missing_program(self.unit, self.binary) if self.binary else self.findings.absent
 
     @property
     def blocked(self) -> str | None:
@@ -163,7 +171,7 @@ class RuntimeJudge:
         """
         blocked = self.blocked if act == "restart" else None
         if change is not None and self.actual.masked and refusal is None and blocked is None:
-            refusal = service.masked_refusal(self.unit)
+            refusal = masked_refusal(self.unit)
         files: tuple[Finding, ...] = ()
         if not bad(*values) and not is_forecast:
             files = (self._files(change, act),)
@@ -252,8 +260,8 @@ class RuntimeJudge:
         others: findings that a run fixes before it comes to the daemon, by the step `others_action`
         """
         findings, (finding, blocked) = self.findings, version or self.version()
-        runs, starts = service.service_findings(self.unit, self.actual, findings.service, findings.starts_at_boot)
-        refusal = configured.refusal or service.refused_start(self.unit, runs, starts)
+        runs, starts = service_findings(self.unit, self.actual, findings.service, findings.starts_at_boot)
+        refusal = configured.refusal or refused_start(self.unit, runs, starts)
         if refusal is not None and any(step.waits is None for step in configured.steps):
             configured = Decision(_as_manual(configured.findings, refusal, {}))
         steps: list[Step[RuntimeChange]] = []
@@ -264,7 +272,7 @@ class RuntimeJudge:
         if missing := bad(*others):
             steps.append(Step(others_action, missing, Disruption.nothing))
         # A run ends at a refused change, before it starts anything.
-        steps += service.running_steps(runs, starts, refusal)
+        steps += running_steps(runs, starts, refusal)
         decision = Decision((finding, runs, starts, *others, *configured.findings), tuple(steps), refusal)
         if self.absent is None:
             return decision
