@@ -33,7 +33,8 @@ class Distribution(Row):
     `oldest_cuda` likewise. `own_branch` is the branch of the distribution's own driver. `refused_keys` are names of
     signing keys that its package manager does not take. `there` are packages of gpunode's tools that every node of it
     has under another name, which excludes that one; `epel` says whether dkms is in EPEL, where the package manager is
-    dnf, and not in its own archive.
+    dnf, and not in its own archive. `codename` is the release in Docker's repository for apt. `newer` is the version of
+    a node's system that is newer than every row of its id, and that this row, the newest one, is taken for.
     """
 
     id: str
@@ -54,6 +55,8 @@ class Distribution(Row):
     open_behind: OpenBehind | None = None
     there: tuple[str, ...] = ()
     epel: bool = True
+    codename: str | None = None
+    newer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,7 @@ class Toolkit(Row):
 
     modes: Table[str, str]
     hooks: Table[str, str]
+    cdi_versions: tuple[str, ...]
     refresh_since: str
     mounts_in_mode_cdi: str
     keys: Table[str, str]
