@@ -174,26 +174,24 @@ class Repositories(Row):
 
 @dataclass(frozen=True)
 class ContainerdSchema(Row):
-    """Hold which configuration schemas a range of containerd versions accepts, and the id of its CRI plugin."""
+    """Hold how containerd reads files from a version on: version of a file -> its sections that count."""
 
-    containerd: str
     default_version: int
-    accepts: tuple[int, ...]
-    cri_plugin: str
-    verified: bool = True
-    version_1_plugins: bool = False
+    sections: Table[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Containerd:
     """Hold containerd.yaml: schemas, and versions of containerd.
 
-    From `drop_ins_merge_since` on it merges a drop-in with the root file key by key. Before `default_table_before` it
-    reads the table `default_runtime`; before `byte_order_mark_before` it takes a file that begins with such a mark.
-    Since `cdi_always_since` it has no option that turns CDI off.
+    Before `one_schema_before` all files together have one schema version. From `drop_ins_merge_since` on it merges a
+    drop-in with the root file key by key. Before `default_table_before` it reads the table `default_runtime`; before
+    `byte_order_mark_before` it takes a file that begins with such a mark. Since `cdi_always_since` it has no option
+    that turns CDI off.
     """
 
-    schemas: tuple[ContainerdSchema, ...]
+    schemas: Table[str, ContainerdSchema]
+    one_schema_before: str
     drop_ins_merge_since: str
     default_table_before: str
     byte_order_mark_before: str
@@ -220,6 +218,7 @@ class Toolkit(Row):
 
     modes: Table[str, str]
     hooks: Table[str, str]
+    cdi_versions: tuple[str, ...]
     refresh_since: str
     mounts_in_mode_cdi: str
     keys: Table[str, str]
