@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpunode.components.runtimes.containerd.editor import RUNC_TYPE
+from gpunode.components.runtimes.containerd.companions import RUNC_TYPE
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 CRI2, CRI3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
@@ -79,17 +79,23 @@ def meant(values: dict[str, Any], version: str, asked: Runtimes) -> dict[str, An
     if asked.cdi is not None:
         plugin["enable_cdi"] = asked.cdi
     containerd = plugin.setdefault("containerd", {})
-    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
-        del containerd["default_runtime"]
-    containerd["default_runtime_name"] = asked.default
     runtimes = containerd.setdefault("runtimes", {})
-    runtimes.setdefault("nvidia", copy.deepcopy(runtimes.get("runc", {})))
+    name = containerd.get("default_runtime_name", "runc")
+    inherited = runtimes.get(name if name != "nvidia" else "runc") or runtimes.get("runc", {})
+    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
+        deprecated = containerd.pop("default_runtime")
+        inherited = deprecated if name != "nvidia" else inherited
+    containerd["default_runtime_name"] = asked.default
+    runtimes.setdefault("nvidia", copy.deepcopy(inherited))
     for name in ("runc", "nvidia"):
         runtime = runtimes.setdefault(name, {})
         runtime["runtime_type"] = RUNC_TYPE
         runtime.setdefault("options", {})["SystemdCgroup"] = asked.systemd_cgroup
     runtimes["nvidia"]["options"]["BinaryName"] = NVIDIA_RUNTIME
-    runtimes["nvidia"]["privileged_without_host_devices"] = False
+    key = "privileged_without_host_devices"
+    others = [runtime.get(key) for name, runtime in runtimes.items() if name != "nvidia"]
+    if not any(others) or key not in runtimes["nvidia"]:
+        runtimes["nvidia"][key] = False
     return wanted
 
 
