@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.versions import major_minor
 from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, with_import
-from gpunode.components.runtimes.containerd.editor import cri_plugin, render
+from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 from tests.support.cases import CASES, build
 from tests.support.containerd_daemon import CONFIG, PRIVILEGED, RUNC_V1_LINUX, Loaded, LoadedRuntime, load
-from tests.support.containerd_files import FILES, configurations, known_file
+from tests.support.containerd_files import CRI2, CRI3, FILES, configurations, known_file
 from tests.support.containerd_programs import GROUPS, SUITES, Program, programs
 from tests.support.generated import EXAMPLES
 from tests.support.pairwise import Row, all_rows, pairwise
@@ -33,6 +33,7 @@ from tests.support.toml_styles import STYLES, Style
 pytestmark = [
     pytest.mark.real, pytest.mark.tier2, pytest.mark.skipif(os.geteuid() != 0, reason="mounts take root"),
 ]  # fmt: skip
+PLUGINS = {1: "cri", 2: CRI2, 3: CRI3, 4: CRI3}
 RUNC_V1, RUNC_V2 = "io.containerd.runc.v1", "io.containerd.runc.v2"
 # The runtime that has the keys -> the default runtime's name.
 CARRIERS = {"runc": ("runc", "crun"), "old": ("old", "runc"), "nvidia": ("nvidia", "runc")}
@@ -51,7 +52,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
 def text(row: Row) -> str:
     """Return the file of a combination."""
     name, default = row["carrier"]
-    plugin = f'plugins."{cri_plugin(row["schema"])}"'
+    plugin = f'plugins."{PLUGINS[row["schema"]]}"'
     version = f"version = {row['schema']}\n" if row["schema"] > 1 else ""
     old = "".join(f"{key} = true\n" for key in ("systemd_cgroup",) if row[key])
     pivot = "no_pivot = true\n" if row["no_pivot"] else ""
