@@ -14,6 +14,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
+from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
 from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.merged import (
@@ -107,7 +108,7 @@ def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str |
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision about the configuration of an installed containerd, which its operation carries out."""
     by_drop_in = _by_drop_in(desired, actual)
-    runtimes, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    runtimes, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(plugin_findings(actual))
     change, refusal, editable = None, None, True
     try:
         change, refusal = _change(desired, actual)
@@ -147,7 +148,9 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
         cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
         item = findings.CONFIGURATION_FILES.compared("other values", AS_DESIRED, False, cause=cause)
         files = (replace(item, disruption=restart_of(actual)),)
-    judged = (*runtimes, *files, *_plugin(actual))
+    judged = (*runtimes, *files, *plugin_findings(actual))
+    if (refused := refused_settings(actual, None)) is not None:
+        return Decision(_as_manual(judged, refused, by_drop_in), (), refused)
     return _decision(judged, actual, None, blocked_reason(desired.allowed, actual.shims))
 
 
@@ -171,6 +174,8 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     change = needed_change(actual, desired.runtimes, desired.placement)
     in_drop_in = placement_of(actual, desired.runtimes, desired.placement) == "drop-in"
     writes = change is not None and bool(change.files)
+    if (refused := refused_settings(actual, change)) is not None:
+        return change, refused
     if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
         return change, (
             f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
@@ -247,18 +252,6 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         yield findings.CDI.compared(
             _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
         )
-
-
-def _plugin(actual: Containerd) -> Iterator[Finding]:
-    plugin = actual.cri_plugin
-    if actual.active and plugin is None and actual.disables_cri:
-        cause = "disabled_plugins of the merged configuration names it"
-        yield findings.CRI_PLUGIN.compared("disabled", "ok", False, cause=cause, disruption=restart_of(actual))
-    elif actual.active and plugin is None:
-        cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
-        yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
-    elif actual.active:
-        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
 
 
 def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> Finding:
