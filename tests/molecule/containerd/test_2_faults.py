@@ -24,19 +24,13 @@ Restart=no
 ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
 UNIT
 systemctl daemon-reload"""
-# A valid file; with the runtime type that gpunode writes, containerd 1.6 refuses to load its CRI plugin.
-_PLUGIN = f"""version = 2
-[{CRI}.containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-[{CRI}.containerd.runtimes.nvidia]
-  runtime_type = "io.containerd.runtime.v1.linux"
-  runtime_engine = "/usr/bin/nvidia-container-runtime"
-"""
+# A key of another program with which the CRI plugin does not load, next to config_path; `config dump` accepts it.
+_MIRRORS = "printf '[%s.registry.mirrors.x]\\nendpoint = [\"https://x\"]\\n' '{}' >> " + CONFIG
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Hold what breaks it, after the daemon has started well; what mends it, the reason, and the file if not kubeadm's.
+    """Hold what breaks it, after the daemon has started well with kubeadm's file; what mends it, and the reason.
 
     `restarted`: the new configuration must be tried to be found wanting, so that the daemon comes back as another one.
     """
@@ -44,7 +38,6 @@ class Fault:
     harm: str
     reason: str
     mend: str = ":"
-    before: str | None = None
     restarted: bool = False
 
 
@@ -71,7 +64,9 @@ FAULTS = {
     "a service that ends after its start": Fault(
         _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
-    "the plugin in error": Fault(":", "its CRI plugin 'error'", before=_PLUGIN, restarted=True),
+    "a key that the CRI plugin refuses": Fault(
+        _MIRRORS.format(CRI), "containerd refuses the new configuration: invalid plugin config: `mirrors` cannot be set"
+    ),
     "a validation that fails": Fault(
         f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
         "containerd refuses the new configuration",
@@ -97,7 +92,7 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
     name: str, machine: Machine, bench: Bench
 ) -> None:
     fault = FAULTS[name]
-    machine.start_with(fault.before or text("kubeadm", machine.version))
+    machine.start_with(text("kubeadm", machine.version))
     started = machine.started()
     machine.out(fault.harm)
     file = machine.text()
@@ -119,6 +114,25 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
         assert machine.started() == restored
     finally:
         machine.out(fault.mend)
+
+
+def test_no_restart_is_tried_where_the_cri_plugin_refuses_another_program_s_key(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    nodes, images = (machines[0], machines[2]), 'plugins."io.containerd.cri.v1.images"'
+    more = f"\n[{images}.registry]\nconfig_path = '/etc/containerd/certs.d'\n"
+    for machine, section, end in zip(nodes, (CRI, images), ("", more), strict=True):
+        machine.start_with((text("kubeadm", machine.version) or "") + end)
+        machine.out(f"cp {CONFIG} /tmp/right; {_MIRRORS.format(section)}; systemctl restart containerd")
+    started = [machine.started() for machine in nodes]
+    run = bench.run("gpu-1", "gpu-3")
+    assert run.code == 1
+    assert unnamed(run.printed, "`mirrors` cannot be set", f"correct mirrors and config_path in {CONFIG}") == []
+    assert [machine.started() for machine in nodes] == started
+    for machine in nodes:
+        machine.out(f"cat /tmp/right > {CONFIG}")
+    assert bench.run("gpu-1", "gpu-3").code == 0
+    assert [machine.serves() for machine in nodes] == ["ok", "ok"]
 
 
 def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_and_nothing_is_changed(
