@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding
 from gpunode.base.messages import REMEDY
-from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.runtime import RuntimeChange, restart_of
@@ -38,7 +36,7 @@ def plugin_findings(actual: Containerd) -> Iterator[Finding]:
 def refused_settings(actual: Containerd, change: RuntimeChange | None) -> str | None:
     """Return why no restart brings the CRI plugin back: it refuses settings that a change of gpunode leaves alone.
 
-    None where the daemon runs by older files, or the change has other values of a key that the plugin names.
+    None where the daemon runs by older files, or the change has other lines with a key that the plugin names.
     """
     reason = actual.cri_reason or ""
     if not actual.active or actual.stale or not any(each in reason for each in _VALIDATION):
@@ -50,22 +48,14 @@ def refused_settings(actual: Containerd, change: RuntimeChange | None) -> str | 
         return None
     texts = {actual.config_path: actual.config_text, **{each.path: each.text for each in actual.drop_ins}}
     written = texts | {file.path: file.text for file in (change.files if change else ())}
-    if any(_values(texts.get(path), keys) != _values(text, keys) for path, text in written.items()):
+    if _lines(texts.values(), keys) != _lines(written.values(), keys):
         return None
-    files = [path for path, text in texts.items() if _values(text, keys)] or [actual.config_path]
+    files = [path for path, text in texts.items() if _lines([text], keys)] or [actual.config_path]
     what = " and ".join(names) or "that setting"
     return f"{findings.NOT_LOADED.format(reason=reason)}{REMEDY}correct {what} in {' or '.join(files)}, and {RUN}"
 
 
-def _values(text: str | None, keys: set[str]) -> list[Any]:
-    """Return the values of these keys in a file, in any of its tables; none where it cannot be read."""
-    try:
-        tables: list[Any] = [plain(text or "")]
-    except ConfigurationRefused:
-        return []
-    values = []
-    for table in tables:
-        if isinstance(table, dict):
-            values += [value for key, value in table.items() if key in keys]
-            tables += table.values()
-    return values
+def _lines(texts: Iterable[str | None], keys: set[str]) -> set[str]:
+    """Return the lines of files that have one of these keys, without comments."""
+    lines = {line.strip() for text in texts for line in (text or "").splitlines()}
+    return {line for line in lines if not line.startswith("#") and any(key in line for key in keys)}
