@@ -127,7 +127,7 @@ def test_no_restart_is_tried_where_the_cri_plugin_refuses_another_program_s_key(
     started = [machine.started() for machine in nodes]
     run = bench.run("gpu-1", "gpu-3")
     assert run.code == 1
-    assert unnamed(run.printed, "`mirrors` cannot be set", f"correct mirrors and config_path in {CONFIG}") == []
+    assert unnamed(run.printed, "`mirrors` cannot be set", f"correct mirrors or config_path in {CONFIG}") == []
     assert [machine.started() for machine in nodes] == started
     for machine in nodes:
         machine.out(f"cat /tmp/right > {CONFIG}")

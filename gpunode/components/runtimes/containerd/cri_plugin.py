@@ -51,7 +51,7 @@ def refused_settings(actual: Containerd, change: RuntimeChange | None) -> str | 
     if _lines(texts.values(), keys) != _lines(written.values(), keys):
         return None
     files = [path for path, text in texts.items() if _lines([text], keys)] or [actual.config_path]
-    what = " and ".join(names) or "that setting"
+    what = " or ".join(names) or "that setting"
     return f"{findings.NOT_LOADED.format(reason=reason)}{REMEDY}correct {what} in {' or '.join(files)}, and {RUN}"
 
 
