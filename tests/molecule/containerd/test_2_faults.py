@@ -67,10 +67,6 @@ FAULTS = {
     "a key that the CRI plugin refuses": Fault(
         _MIRRORS.format(CRI), "containerd refuses the new configuration: invalid plugin config: `mirrors` cannot be set"
     ),
-    "a validation that fails": Fault(
-        f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
-        "containerd refuses the new configuration",
-    ),
     "a full disk": Fault(
         "cp -a /etc/containerd /tmp/kept; mount -t tmpfs -o size=16k none /etc/containerd; "
         "cp -a /tmp/kept/. /etc/containerd; rm -r /tmp/kept; "
