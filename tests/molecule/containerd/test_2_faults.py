@@ -1,4 +1,4 @@
-"""Eight ways to break it: each ends with the old service running and the reason told. And a file that shadows ours.
+"""Ways to break it: each ends with the old service running and the reason told. And a file that shadows ours.
 
 Real: containerd, its own check, systemd, the file systems. SIMULATED: NVIDIA's runtime, a link to runc; a service that
 ends after its start is killed by a line of its unit's.
@@ -12,7 +12,7 @@ import pytest
 
 from tests.molecule.conftest import tried_before
 from tests.molecule.containerd.conftest import CONFIG, Bench, Machine
-from tests.molecule.containerd.files import text
+from tests.support.containerd_files import known_file
 from tests.support.messages import unnamed
 
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
@@ -24,8 +24,8 @@ Restart=no
 ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
 UNIT
 systemctl daemon-reload"""
-# A key of another program with which the CRI plugin does not load, next to config_path; `config dump` accepts it.
-_MIRRORS = "printf '[%s.registry.mirrors.x]\\nendpoint = [\"https://x\"]\\n' '{}' >> " + CONFIG
+# A key of another program with which the CRI plugin does not load; `config dump` accepts it, and gpunode does not know it.
+_AUTHS = "printf '[%s.registry.auths.\"https://a b\"]\\nusername = \"x\"\\n' '{}' >> " + CONFIG
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ FAULTS = {
         _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
     "a key that the CRI plugin refuses": Fault(
-        _MIRRORS.format(CRI), "containerd refuses the new configuration: invalid plugin config: `mirrors` cannot be set"
+        _AUTHS.format(CRI),
+        "containerd refuses the new configuration: invalid plugin config: failed to parse registry url",
     ),
     "a full disk": Fault(
         "cp -a /etc/containerd /tmp/kept; mount -t tmpfs -o size=16k none /etc/containerd; "
@@ -88,7 +89,7 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
     name: str, machine: Machine, bench: Bench
 ) -> None:
     fault = FAULTS[name]
-    machine.start_with(text("kubeadm", machine.version))
+    machine.start_with(known_file("kubeadm", machine.version))
     started = machine.started()
     machine.out(fault.harm)
     file = machine.text()
@@ -116,14 +117,13 @@ def test_no_restart_is_tried_where_the_cri_plugin_refuses_another_program_s_key(
     machines: tuple[Machine, ...], bench: Bench
 ) -> None:
     nodes, images = (machines[0], machines[2]), 'plugins."io.containerd.cri.v1.images"'
-    more = f"\n[{images}.registry]\nconfig_path = '/etc/containerd/certs.d'\n"
-    for machine, section, end in zip(nodes, (CRI, images), ("", more), strict=True):
-        machine.start_with((text("kubeadm", machine.version) or "") + end)
-        machine.out(f"cp {CONFIG} /tmp/right; {_MIRRORS.format(section)}; systemctl restart containerd")
+    for machine, section in zip(nodes, (CRI, images), strict=True):
+        machine.start_with(known_file("kubeadm", machine.version))
+        machine.out(f"cp {CONFIG} /tmp/right; {_AUTHS.format(section)}; systemctl restart containerd")
     started = [machine.started() for machine in nodes]
     run = bench.run("gpu-1", "gpu-3")
     assert run.code == 1
-    assert unnamed(run.printed, "`mirrors` cannot be set", f"correct mirrors or config_path in {CONFIG}") == []
+    assert unnamed(run.printed, "failed to parse registry url", f"correct registry.auths in {CONFIG}") == []
     assert [machine.started() for machine in nodes] == started
     for machine in nodes:
         machine.out(f"cat /tmp/right > {CONFIG}")
@@ -136,10 +136,10 @@ def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_an
 ) -> None:
     machine = machines[1]
     stale = "/etc/containerd/conf.d/99-nvidia.toml"
-    before = (text("kubeadm", machine.version) or "").replace(
+    before = (known_file("kubeadm", machine.version) or "").replace(
         "version = 2\n", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
     )
-    section = (text("kubeadm", machine.version) or "").replace("SystemdCgroup = true", "SystemdCgroup = false")
+    section = (known_file("kubeadm", machine.version) or "").replace("SystemdCgroup = true", "SystemdCgroup = false")
     machine.start_with(before)
     machine.out(f"mkdir -p $(dirname {stale}); cat > {stale} <<'FILE'\n{section}\nFILE\nsystemctl restart containerd")
     assert machine.serves() == "ok"
