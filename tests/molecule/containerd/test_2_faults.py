@@ -24,7 +24,7 @@ Restart=no
 ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
 UNIT
 systemctl daemon-reload"""
-# A key of another program with which the CRI plugin does not load; `config dump` accepts it, and gpunode does not know it.
+# A key with which the CRI plugin does not load: `config dump` accepts it, and gpunode's editor does not know it.
 _AUTHS = "printf '[%s.registry.auths.\"https://a b\"]\\nusername = \"x\"\\n' '{}' >> " + CONFIG
 
 
