@@ -152,21 +152,3 @@ def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_an
     (drop_in,) = machine.fact(bench)["drop_ins"]
     assert (drop_in["path"], dict(drop_in["says"])[key]) == (stale, "false")
     assert "text" not in drop_in
-    machine.out(f"rm {stale}")
-    assert bench.run("gpu-2").code == 0
-    assert machine.runtimes()[1]["runc"] == (True, None)
-
-
-def test_two_runtimes_side_by_side_with_runc_as_the_default(machines: tuple[Machine, ...], bench: Bench) -> None:
-    run = bench.run("gpu-2", default_runtime="runc", placement="drop-in")
-    assert run.code == 0, run.printed
-    default, runtimes = machines[1].runtimes()
-    assert default == "runc"
-    assert runtimes["nvidia"] == (True, "/usr/bin/nvidia-container-runtime")
-    assert "registry.k8s.io/pause:3.9" in machines[1].out("/opt/other/containerd config dump 2>/dev/null")
-    assert bench.run("gpu-2", default_runtime="runc", placement="drop-in").operations("success") == {}
-    # Back into the root file: the drop-in and its import go.
-    back = bench.run("gpu-2", default_runtime="runc", placement="root", systemd_cgroup=False)
-    assert back.code == 0, back.printed
-    assert machines[1].out("ls /etc/containerd/conf.d") == ""
-    assert machines[1].runtimes()[1]["nvidia"] == (False, "/usr/bin/nvidia-container-runtime")
