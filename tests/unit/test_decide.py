@@ -71,6 +71,7 @@ CONTAINERD = st.builds(
     enabled=st.booleans(),
     masked=st.sampled_from([False, False, True]),
     cri_plugin=st.sampled_from(["ok", "error", None]),
+    cri_reason=st.sampled_from([None, "invalid plugin config: `mirrors` cannot be set"]),
     shims=st.sampled_from([0, 2]),
     configured_at=st.sampled_from([5.0, 99.0]),
     enable_cdi=st.sampled_from([None, True, False]),
