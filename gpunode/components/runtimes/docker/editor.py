@@ -1,7 +1,7 @@
-"""Turn docker's daemon.json into the one that is asked for, keeping all that is not ours.
+"""Edit docker's daemon.json, and keep everything that is not gpunode's.
 
-A pure function on text: order and foreign keys stay as they are, and a text that already says what is asked comes back
-unchanged. JSON has no comments; indentation follows the file's own.
+A pure function on text: order and other keys stay, and a text that has the desired values stays unchanged.
+Indentation follows the file's own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_u
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _CGROUP_DRIVER = "native.cgroupdriver="
-# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
-# otherwise since 28.2.
+# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, on by default since 28.2.
 _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
-# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+# The nodes of a fleet have the same file, and its parsing takes longer than the rest of the judgement.
 @lru_cache(maxsize=256)
 def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
-    """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
+    """Return the text of daemon.json with the desired values; text: the actual file, None or blank for none.
 
     Raise ConfigurationRefused where the file is not a JSON object, has a key twice, or this docker lacks a feature.
     """
@@ -49,7 +48,7 @@ def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
 def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     if desired.nvidia:
         _runtime(document)
-    # runc is docker's own default: nothing to say where nobody says otherwise.
+    # runc is docker's own default.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
     _cgroup_driver(document, desired.manager)
@@ -58,7 +57,7 @@ def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
 
 
 def _written(document: dict[str, Any], indent: int | str) -> str:
-    """Return a document as text that is read again as the same; raise ConfigurationRefused where there is none."""
+    """Return the text of a document; raise ConfigurationRefused where it would be read as another one."""
     text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
     try:
         text.encode()
@@ -114,7 +113,7 @@ def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any
 def _runtime(document: dict[str, Any]) -> None:
     runtimes = _table(document, "runtimes")
     runtime = _table(runtimes, "nvidia")
-    # docker does not start with a runtimeType beside a path: a shim's entry gives way to what nvidia-ctk writes.
+    # docker does not start with runtimeType and path: the entry of nvidia-ctk replaces that of a shim.
     if any(runtime.get(key) for key in ("runtimeType", "options")):
         runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
         return
@@ -132,7 +131,7 @@ def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
         _table(document, "features")["cdi"] = desired
 
 
-def reports_cdi(docker_version: str) -> bool:
+def knows_cdi(docker_version: str) -> bool:
     """Return whether `docker info` of a version reports CDI; raise VersionError."""
     return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
 
@@ -146,9 +145,9 @@ def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
             f"{key!r} is no list in this file, but {json.dumps(options)[:80]}. Remedy: correct it", key
         )
     desired = f"{_CGROUP_DRIVER}{driver}"
-    said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
-    if said != [desired]:
-        document["exec-opts"] = [option for option in options if option not in said] + [desired]
+    actual = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
+    if actual != [desired]:
+        document["exec-opts"] = [option for option in options if option not in actual] + [desired]
 
 
 def _indent(text: str) -> int | str:
