@@ -20,7 +20,9 @@ def toolkit() -> None:
     _packages(desired)
     driver = settings().driver
     container_toolkit.configuration(
-        name="Configure the container toolkit", desired=asked_of(desired, driver.root if driver.enabled else None)
+        name="Configure the container toolkit",
+        desired=asked_of(desired, driver.root if driver.enabled else None),
+        by_containerd=settings().containerd.enabled and not is_image(),
     )
     if not is_image():
         needed(

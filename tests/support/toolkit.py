@@ -10,7 +10,7 @@ from typing import Any
 from gpunode.base.template import rendered
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
-from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, render
+from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, faults, render
 from gpunode.components.runtimes.toolkit.specification import decide_specification
 from gpunode.components.runtimes.toolkit.state import PACKAGES, parse_toolkit
 from gpunode.settings import settings_from
@@ -40,6 +40,14 @@ def edited(text: str | None, settings: dict[str, Any]) -> str:
 def differing(text: str | None, settings: dict[str, Any]) -> tuple[Difference, ...]:
     """Return how config.toml differs from what these settings ask for."""
     return differences(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+
+
+def faulty_keys(text: str, files: dict[str, str] | None = None, version: str = "1.20.2") -> list[str]:
+    """Return the keys of config.toml by which no container starts or gets a GPU, with containerd on the node."""
+    actual = replace(
+        GOOD.toolkit, config_text=text, daemons=("containerd.service",), files=tuple((files or {"runc": "x"}).items())
+    )
+    return [each.key for each in faults(actual, {}, version)]
 
 
 GPUS = ("GPU-8a4be059-c4e3-5db0-a7b9-a52d7df65c21", "GPU-2c911011-671e-5df3-aef1-74761b5a10cb")
@@ -85,15 +93,17 @@ def judged_cdi(
     texts = [f"cdi={path} {encoded(_cdi_text(file))}" for path, file in files.items()]
     minors = [f"minor={uuid} {number}" for number, uuid in enumerate(GPUS)]
     state = replace(parse_toolkit([*texts, *minors, *lines]), version="1.20.2", cdi_refresh=refresh)
-    instances = [
+    instances = tuple(
         GpuInstance(gi, 0, "", 0, 1, (ComputeInstance(ci, 0, "", 0, 1, f"MIG-{gi}"),)) for gi, ci in (mig or {}).items()
-    ]
-    gpus = [
-        MigGpu(index, uuid, "", "", "", *["Enabled" if mig is not None and not index else "Disabled"] * 2,
-               tuple(instances) if mig is not None and not index else ())
-        for index, uuid in enumerate(GPUS)
-    ]  # fmt: skip
-    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(gpus)))
+    )
+    first, second = (
+        MigGpu(index, uuid, "", "", "", mode, mode)
+        for index, (uuid, mode) in enumerate(
+            zip(GPUS, ("Disabled" if mig is None else "Enabled", "Disabled"), strict=True)
+        )
+    )
+    gpus = replace(first, instances=instances), second
+    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, gpus))
     (item,) = decision.findings
     change = next((step.change for step in decision.steps), None)
     return SimpleNamespace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -17,16 +17,20 @@ from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.containerd.state import Runtime
 from gpunode.components.runtimes.toolkit.configuration import (
+    CGROUPS,
     MODE,
     PATH,
+    RUNTIMES,
     Asked,
     asked_of,
     differences,
     faults,
-    judged_of,
     others_root,
+    own_runc,
     render,
+    written_keys,
 )
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
@@ -100,13 +104,16 @@ HELD = _declared(
 )
 _FAULT = "by this value no container starts, or none gets a GPU"
 _CORRECT = f"correct {PATH} by hand; without the line the toolkit takes its default"
+_SET_CGROUPS = (
+    f"set toolkit.no_cgroups = False, or True where rootless runtimes alone start containers with GPUs, and {RUN}"
+)
 CONFIGURATION = _declared(
     "config.toml",
     "The container toolkit's config.toml is not as the settings ask.",
     "It decides how containers get GPUs, and whether unprivileged containers may request any of them. "
     "nvidia-container-runtime reads it at each start of a container, and ends at a value that it does not take.",
     causes=(_FAULT,),
-    remedies=(RUN, _MEND, _CORRECT),
+    remedies=(RUN, _MEND, _CORRECT, _SET_CGROUPS),
 )
 
 
@@ -135,14 +142,21 @@ class Desired:
 Change = str | Specification | tuple[str, ...]
 
 
-def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
-    """Return what the settings desire, which are resolved for the node's operating system."""
+def desired_of(settings: Settings, system: OperatingSystem, runtimes: Iterable[Runtime] = ()) -> Desired:
+    """Return what the settings desire.
+
+    settings: resolved for the node's operating system; runtimes: those of its containerd
+    """
     desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
         desired.version,
         desired.migrate,
         desired.hold,
-        asked_of(desired, settings.driver.root if settings.driver.enabled else None),
+        asked_of(
+            desired,
+            settings.driver.root if settings.driver.enabled else None,
+            own_runc(runtimes) if settings.containerd.enabled else (),
+        ),
         desired.cdi == "generate",
         desired.device_links,
         settings.disruption.allow == "reboot",
@@ -189,7 +203,8 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig:
         # Behind what is refused the run comes to nothing else.
         refusal = refusal or each.refusal
         steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
-    values = judge_values(desired.configuration, actual, coming)
+    written = written_keys(actual, desired.configuration, None if coming else actual.version)
+    values = judge_values(written, actual, coming)
     findings = (*packages, *legacy, *held, *values, *(item for each in rest for item in each.findings))
     return Decision(findings, tuple(steps), refusal)
 
@@ -227,14 +242,11 @@ def _held(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
 
 
 def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
-    """Return what is to be done about config.toml, by which its operation goes.
+    """Return what is to be done about config.toml.
 
-    coming: whether another version of the toolkit comes first, of whose modes nothing is known
+    coming: whether another version of the toolkit comes first, whose modes are not known
     """
-    if not settings:
-        return Decision(())
-    text = actual.config_text
-    settings = judged_of(text, settings)
+    text, settings = actual.config_text, written_keys(actual, settings, None if coming else actual.version)
     if not settings:
         return Decision(())
     try:
@@ -255,7 +267,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
-    item = CONFIGURATION.compared(found, desired, not items and not unknown)
+    cause = _FAULT if None in (settings.get(MODE, ""), settings.get(RUNTIMES, "")) else None
+    item = CONFIGURATION.compared(found, desired, not items and not unknown, cause=cause)
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
@@ -267,15 +280,17 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=new),))
 
 
-def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
-    """Yield what of config.toml keeps containers from their start, whatever is desired; `settings` is written."""
-    settings = judged_of(actual.config_text, settings)
+def judge_values(written: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
+    """Yield the values of config.toml that keep containers from their start or from GPUs, and that no run mends.
+
+    written: the keys that a run writes
+    """
     try:
-        for each in faults(actual, settings, None if coming else actual.version):
-            sides = each.actual, each.desired
-            yield CONFIGURATION.compared(*sides, False, of=each.key, cause=_FAULT, remedy=_CORRECT)
+        for each in faults(actual, written, None if coming else actual.version):
+            remedy = _SET_CGROUPS if each.key == ".".join(CGROUPS) else _CORRECT
+            yield CONFIGURATION.compared(each.actual, each.desired, False, of=each.key, cause=_FAULT, remedy=remedy)
     except ConfigurationRefused as error:
-        if not settings:
+        if not written:
             yield by_hand(CONFIGURATION.compared("unreadable", "as TOML", False), f"{PATH}: {error}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gpunode.base import tables, versions
 from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
@@ -36,6 +37,10 @@ _INCOMPLETE = "a GPU or a MIG device came after it was made, or was left out"
 _REMOVED = "it names a GPU or a MIG device that the node does not have"
 _TWICE = f"runtimes find none of the devices that two files of one folder have{REMEDY}move one of them away: {{files}}"
 _OTHER_KIND = f"a file of another kind than nvidia.com/gpu is in its place{REMEDY}move it away: {{file}}"
+_TOO_NEW = (
+    f"{{program}} cannot read it{REMEDY}move {{file}} away where nvidia-ctk did not make it, for nvidia-ctk writes the "
+    "oldest version that will do; else install a newer {program}"
+)
 _MISNUMBERED = (
     f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -c 0 -u`"
 )
@@ -62,6 +67,7 @@ CDI_SPECIFICATION = finding_message(
         _TWICE,
         _MISNUMBERED,
         _OTHER_KIND,
+        _TOO_NEW,
     ),
     classes=REBOOT,
 )
@@ -197,6 +203,33 @@ def _fault(
 def _few(names: Sequence[str]) -> str:
     rest = len(names) - 4
     return "; ".join([*names[:4], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def judge_readers(actual: ContainerToolkit, readers: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Yield the specifications that are too new for a program of the node.
+
+    readers: program -> its version
+    """
+    for item in actual.cdi:
+        for program, version in readers.items():
+            newest = _newest_read(program, version) if version is not None else None
+            if (
+                newest is not None
+                and item.version
+                and not item.unreadable
+                and not versions.at_least(newest, item.version)
+            ):
+                sides = f"CDI {item.version}", f"CDI {newest}, which {program} {version} reads, or older"
+                found = CDI_SPECIFICATION.compared(*sides, False, of=item.path)
+                yield by_hand(found, _TOO_NEW.format(program=program, file=item.path))
+
+
+def _newest_read(program: str, version: str) -> str | None:
+    """Return the newest CDI that a program reads; None where that is not known."""
+    rows = tables.toolkit().cdi_readers.get(program, {})
+    known = [each for each in rows if versions.in_branch(each, versions.major_minor(version))]
+    reached = (each for each in sorted(known, key=versions.parsed) if versions.at_least(each, version))
+    return rows.get(next(reached, ""))
 
 
 # Name of a device -> its device nodes.
