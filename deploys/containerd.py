@@ -37,7 +37,7 @@ def containerd() -> None:
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
+    systemd.running(name="Run containerd, now and at boot", unit=desired.unit)
 
 
 run_alone(__name__, containerd, uncordon)

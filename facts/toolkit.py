@@ -12,10 +12,11 @@ from gpunode.components.cuda import state as cuda
 from gpunode.components.runtimes.toolkit import state as toolkit
 from gpunode.components.runtimes.toolkit.configuration import ENVVAR, PATH
 from gpunode.components.runtimes.toolkit.state import LINK_RULE
-from gpunode.facts.base import SMI, UNITS, NodeFact, changing_command
+from gpunode.facts.base import UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.packages.families.dnf import LOCKLIST
+from gpunode.system.smi import SMI
 
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
