@@ -1,7 +1,7 @@
 """The NVIDIA container toolkit."""
 
 from gpunode.components.runtimes.toolkit.configuration import asked_of
-from gpunode.components.runtimes.toolkit.decide import lost
+from gpunode.components.runtimes.toolkit.packages import lost
 from gpunode.components.runtimes.toolkit.state import LEGACY, LINK_RULE, PACKAGES, PACMAN_PACKAGES
 from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust

@@ -14,12 +14,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
 from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Asked, own_runc
-from gpunode.components.runtimes.toolkit.decide import (
-    decide_configuration,
-    decide_links,
-    hold_text,
-    moves,
-)
+from gpunode.components.runtimes.toolkit.decide import decide_configuration, decide_links
+from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit as State
 from gpunode.facts.gpu import Mig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,8 +14,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
-from gpunode.components.mig.state import ENABLED, Mig
-from gpunode.components.runtimes.toolkit.cdi import FOLDERS, CdiSpecification
+from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
+from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, uuids
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
@@ -160,8 +161,8 @@ def _made(
         found = f"{_few(sorted(twice))} also in {files}"
         return by_hand(compared(found, good=False), _TWICE.format(files=files)), change
     near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
-    if not wrong and devices is not None and (lacking := _lacking(devices, _expected(actual, mig))):
-        wrong = {path: (_INCOMPLETE, f"{path} without {_few(lacking)}") for path in near}
+    if not wrong and devices is not None and (left_out := lacking(devices, expected(actual, mig))):
+        wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in near}
     # What another file of the same folder has may not be made a second time.
     elsewhere = target not in near and (by_unit or not near)
     if wrong:
@@ -195,7 +196,7 @@ def _fault(
         return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
     if item.lost:
         return _LOST, f"{item.path} with {_few(item.lost)}"
-    if strange := item.strange(_uuids(mig)):
+    if strange := item.strange(uuids(mig)):
         return _REMOVED, f"{item.path} with {_few(strange)}"
     return None
 
@@ -230,76 +231,3 @@ def _newest_read(program: str, version: str) -> str | None:
     known = [each for each in rows if versions.in_branch(each, versions.major_minor(version))]
     reached = (each for each in sorted(known, key=versions.parsed) if versions.at_least(each, version))
     return rows.get(next(reached, ""))
-
-
-# Name of a device -> its device nodes.
-Devices = Mapping[str, frozenset[str]]
-
-
-def resolved(specifications: Iterable[CdiSpecification]) -> tuple[Devices | None, Mapping[str, frozenset[str]]]:
-    """Return the devices that runtimes find, and those that they do not find because several files have them.
-
-    As pkg/cdi/cache.go of the CDI library does: the later folder counts, and what two files of one folder have is lost.
-    The devices are None where those of a file are not known.
-    """
-    found: dict[str, tuple[int, str, frozenset[str]]] = {}
-    twice: dict[str, frozenset[str]] = {}
-    known = True
-    for item in sorted(specifications, key=lambda item: (FOLDERS.get(item.folder, -1), item.path)):
-        rank = FOLDERS.get(item.folder)
-        if rank is None or item.unreadable:
-            continue
-        known = known and item.devices is not None
-        for name, nodes in item.devices or ():
-            other = found.get(name)
-            if other is not None and other[0] == rank:
-                twice[name] = twice.get(name, frozenset({other[1]})) | {item.path}
-            else:
-                found[name] = rank, item.path, frozenset(nodes)
-    return {name: each[2] for name, each in found.items() if name not in twice} if known else None, twice
-
-
-def _lacking(devices: Devices, expected: Devices) -> list[str]:
-    """Return the GPUs and MIG devices that no device consists of, or that `all` lacks."""
-    every = devices.get("all")
-    return [
-        name
-        for name, nodes in expected.items()
-        if not any(nodes <= each for each in devices.values()) or (every is not None and not nodes <= every)
-    ]
-
-
-def _expected(actual: ContainerToolkit, mig: Mig | None) -> Devices:
-    """Return the GPUs and MIG devices of the node with their device nodes, as far as they are known.
-
-    A GPU in MIG mode is no device of its own: nvidia-ctk leaves it out from 1.18 on.
-    """
-    minors, capabilities = dict(actual.minors), dict(actual.capabilities)
-    expected: dict[str, frozenset[str]] = {}
-    for gpu in mig.gpus if mig is not None and mig.status == "ok" else ():
-        minor = minors.get(gpu.uuid)
-        if minor is None:
-            continue
-        if gpu.current != ENABLED:
-            expected[f"GPU {gpu.index}"] = frozenset({f"/dev/nvidia{minor}"})
-            continue
-        for instance in gpu.instances or ():
-            place = f"gpu{minor}/mig/gi{instance.id}"
-            for compute in instance.compute:
-                numbers = capabilities.get(place), capabilities.get(f"{place}/ci{compute.id}")
-                if None not in numbers:
-                    caps = (f"/dev/nvidia-caps/nvidia-cap{each}" for each in numbers)
-                    name = f"the MIG device {gpu.index}/{instance.id}/{compute.id}"
-                    expected[name] = frozenset({f"/dev/nvidia{minor}", *caps})
-    return expected
-
-
-def _uuids(mig: Mig | None) -> Iterator[str]:
-    """Yield the UUIDs of GPUs and MIG devices; of one of the two kinds none where one of them is not known."""
-    if mig is None or mig.status != "ok":
-        return
-    yield from (gpu.uuid for gpu in mig.gpus)
-    enabled = [gpu for gpu in mig.gpus if gpu.current == ENABLED]
-    devices = [each.uuid for gpu in enabled for instance in gpu.instances or () for each in instance.compute]
-    if all(gpu.instances is not None for gpu in enabled) and None not in devices:
-        yield from filter(None, devices)
