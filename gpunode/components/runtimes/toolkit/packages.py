@@ -126,7 +126,7 @@ _LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
 
 
 def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
-    """Return the text of the file that holds the installed packages, without gpunode's holds unless `hold`; None: no file.
+    """Return the text of the file that holds the packages, of nothing of gpunode unless `hold`; None: no such file.
 
     Other entries of dnf's list stay. Raises ValueError for a list of dnf 5 that cannot be read.
     """
