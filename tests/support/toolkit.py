@@ -93,17 +93,13 @@ def judged_cdi(
     texts = [f"cdi={path} {encoded(_cdi_text(file))}" for path, file in files.items()]
     minors = [f"minor={uuid} {number}" for number, uuid in enumerate(GPUS)]
     state = replace(parse_toolkit([*texts, *minors, *lines]), version="1.20.2", cdi_refresh=refresh)
-    instances = tuple(
+    instances = [
         GpuInstance(gi, 0, "", 0, 1, (ComputeInstance(ci, 0, "", 0, 1, f"MIG-{gi}"),)) for gi, ci in (mig or {}).items()
-    )
-    first, second = (
-        MigGpu(index, uuid, "", "", "", mode, mode)
-        for index, (uuid, mode) in enumerate(
-            zip(GPUS, ("Disabled" if mig is None else "Enabled", "Disabled"), strict=True)
-        )
-    )
-    gpus = replace(first, instances=instances), second
-    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, gpus))
+    ]
+    gpus = [MigGpu(index, uuid, "", "", "", "Disabled", "Disabled", ()) for index, uuid in enumerate(GPUS)]
+    if mig is not None:
+        gpus[0] = replace(gpus[0], current="Enabled", pending="Enabled", instances=tuple(instances))
+    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(gpus)))
     (item,) = decision.findings
     change = next((step.change for step in decision.steps), None)
     return SimpleNamespace(
