@@ -40,10 +40,12 @@ class ToolkitSettings(Component):
     plugin's deviceListStrategy must then be volume-mounts or one of CDI's. See docs/security.md."""
     mode: Literal["auto", "legacy", "cdi", "jit-cdi"] | None = None
     """How GPUs get into containers (config.toml: nvidia-container-runtime.mode). `jit-cdi`, from 1.18 on: by CDI
-    specifications that are made in memory at each start, which `auto` comes to there."""
+    specifications that are made in memory at each start, which `auto` comes to there. Not given: a mode that the
+    installed toolkit does not know is taken out of the file, and so is a list of runtimes of which none is there."""
     no_cgroups: bool | None = None
     """`True`: device cgroups are left alone, for rootless containers (config.toml: nvidia-container-cli.no-cgroups).
-    Without effect in modes `cdi` and `jit-cdi`."""
+    Without effect in modes `cdi` and `jit-cdi`. Not given: the file's own True is drift next to containerd, docker or
+    CRI-O, whose containers get no access to a GPU by it."""
     debug: bool | None = None
     """`True`: runtime and container CLI write logs at /var/log/nvidia-container-runtime.log and -toolkit.log; `False`:
     they do not."""
