@@ -58,6 +58,10 @@ def render(
     except ValueError as refusal:
         # UnicodeDecodeError is a ValueError as well: neither format may hold such bytes.
         end(f"{name}: refused: {refusal}", RUNTIME_REFUSED, ExitCode.INPUT_REFUSED)
+    from gpunode.node.preflight.newer import newer_caution
+
+    if (caution := newer_caution(program, version, program)) is not None:
+        say(f"caution: {caution}", err=True)
     if wants_diff:
         old = "" if wants_drop_in else before or ""
         lines = difflib.unified_diff(

@@ -273,14 +273,6 @@ class PodmanSettings(Runtime):
     NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with `source: present`,
     which is refused). Not given: gpunode writes no such file."""
 
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version of a package that gpunode does not install, or that knows no CDI."""
-        yield from super().contradictions()
-        first = podman_versions().first_with_cdi
-        old = self.version is not None and not versions.at_least(self.version, versions.major_minor(first))
-        if old and self.source != "present":
-            yield "version", f"knows no CDI, by which containers get GPUs; {first} is the first that does"
-
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what podman lacks: a CDI specification, without which it has no way to a GPU."""
         toolkit = others.get("toolkit")
