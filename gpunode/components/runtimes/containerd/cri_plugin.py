@@ -29,8 +29,8 @@ def plugin_findings(actual: Containerd) -> Iterator[Finding]:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
         yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
     else:
-        cause = actual.cri_reason and findings.NOT_LOADED.format(reason=actual.cri_reason)
-        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", cause=cause, disruption=restart_of(actual))
+        reason = actual.cri_reason and findings.NOT_LOADED.format(reason=actual.cri_reason)
+        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", cause=reason, disruption=restart_of(actual))
 
 
 def refused_settings(actual: Containerd, change: RuntimeChange | None) -> str | None:
