@@ -29,7 +29,7 @@ def plugin_findings(actual: Containerd) -> Iterator[Finding]:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
         yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
     else:
-        reason = actual.cri_reason and findings.NOT_LOADED.format(reason=actual.cri_reason)
+        reason = findings.NOT_LOADED.format(reason=actual.cri_reason) if actual.cri_reason else None
         yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", cause=reason, disruption=restart_of(actual))
 
 
