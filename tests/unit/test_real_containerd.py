@@ -6,10 +6,12 @@ Tier 2 has Debian's 1.6, 1.7 and 2.1; tier 3 adds 1.7.35, 2.2, 2.3 and 2.4, buil
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from itertools import product
+from itertools import count, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunode.base.shell_file import script_file
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.versions import major_minor
 from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, with_import
@@ -201,6 +204,39 @@ def test_the_cases_of_the_editor_and_files_that_people_have_become_the_right_one
     # Some cases are of files that keep the CRI plugin from loading.
     found = all_wrong(_cases())
     assert {name: lines for name, lines in found.items() if not lines[0].startswith("not loaded before")} == {}
+
+
+# In the CRI plugin's section of a file of version 2.
+_RUNC = 'containerd = {runtimes = {runc = {runtime_type = "io.containerd.runc.v2"'
+VALIDATED = (
+    "max_concurrent_downloads = 3",
+    "systemd_cgroup = true",
+    'registry = {config_path = "/etc/certs.d", mirrors = {a = {endpoint = ["https://a"]}}}',
+    "registry = {config_path = 5}",
+    'registry = {auths = {"https://a b" = {username = "x"}}}',
+    _RUNC + '}}, default_runtime_name = "nvidia"}',
+    _RUNC + f", {PRIVILEGED}_all_devices_allowed = true}}}}}}",
+)
+
+
+def test_the_check_on_the_node_refuses_what_a_start_refuses(tmp_path: Path) -> None:
+    check = f'binary=$1 checkpoint=$2\n{script_file("containerd")}\ncheck "$3" || exit 9'
+
+    def compared(number: int, program: Program, line: str) -> tuple[str, str, bool, bool]:
+        folder, file = tmp_path / str(number), f'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n{line}\n'
+        folder.mkdir()
+        (folder / "file").write_text(file)
+        done = subprocess.run(
+            ["sh", "-c", check, "sh", program.folder / "containerd", folder, folder / "file"], check=False,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert "not known" not in done.stderr
+        return program.version, line, done.returncode == 9, bool(load(program.folder, {CONFIG: file}).fault)
+
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(compared, count(), *zip(*product(programs(), VALIDATED), strict=True)))
+    assert [row for row in rows if row[2] != row[3]] == []
+    assert {row[2] for row in rows} == {True, False}
 
 
 @pytest.mark.tier3

@@ -24,16 +24,13 @@ Restart=no
 ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
 UNIT
 systemctl daemon-reload"""
-# containerd takes one or the other, which `config dump` does not check.
-_MIRRORS = f"""cat >> {CONFIG} <<'FILE'
-[{CRI}.registry.mirrors."docker.io"]
-  endpoint = ["https://mirror.example.org"]
-FILE"""
+# A key with which the CRI plugin does not load: `config dump` accepts it, and gpunode's editor does not know it.
+_AUTHS = "printf '[%s.registry.auths.\"https://a b\"]\\nusername = \"x\"\\n' '{}' >> " + CONFIG
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Hold what breaks it, after the daemon has started well; what mends it, and the reason.
+    """Hold what breaks it, after the daemon has started well with kubeadm's file; what mends it, and the reason.
 
     `restarted`: the new configuration must be tried to be found wanting, so that the daemon comes back as another one.
     """
@@ -67,12 +64,9 @@ FAULTS = {
     "a service that ends after its start": Fault(
         _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
-    "another program's key that the CRI plugin refuses": Fault(
-        _MIRRORS, "`mirrors` cannot be set when `config_path` is provided"
-    ),
-    "a validation that fails": Fault(
-        f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
-        "containerd refuses the new configuration",
+    "a key that the CRI plugin refuses": Fault(
+        _AUTHS.format(CRI),
+        "containerd refuses the new configuration: invalid plugin config: failed to parse registry url",
     ),
     "a full disk": Fault(
         "cp -a /etc/containerd /tmp/kept; mount -t tmpfs -o size=16k none /etc/containerd; "
@@ -117,6 +111,24 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
         assert machine.started() == restored
     finally:
         machine.out(fault.mend)
+
+
+def test_no_restart_is_tried_where_the_cri_plugin_refuses_another_program_s_key(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    nodes, images = (machines[0], machines[2]), 'plugins."io.containerd.cri.v1.images"'
+    for machine, section in zip(nodes, (CRI, images), strict=True):
+        machine.start_with(known_file("kubeadm", machine.version))
+        machine.out(f"cp {CONFIG} /tmp/right; {_AUTHS.format(section)}; systemctl restart containerd")
+    started = [machine.started() for machine in nodes]
+    run = bench.run("gpu-1", "gpu-3")
+    assert run.code == 1
+    assert unnamed(run.printed, "failed to parse registry url", f"correct registry.auths in {CONFIG}") == []
+    assert [machine.started() for machine in nodes] == started
+    for machine in nodes:
+        machine.out(f"cat /tmp/right > {CONFIG}")
+    assert bench.run("gpu-1", "gpu-3").code == 0
+    assert [machine.serves() for machine in nodes] == ["ok", "ok"]
 
 
 def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_and_nothing_is_changed(
