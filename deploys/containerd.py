@@ -3,8 +3,9 @@
 from gpunode.components.runtimes.containerd.decide import desired_of
 from gpunode.components.runtimes.containerd.drop_in import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.deploys import repositories
-from gpunode.deploys.component import component, drain, own_file, run_alone, settings
+from gpunode.deploys.component import component, drain, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
+from gpunode.node.machine import resolved
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, systemd
 from gpunode.operations.phase import is_image
@@ -14,7 +15,7 @@ from gpunode.system.kernel import KUBERNETES
 @component("containerd", own_files=True)
 def containerd() -> None:
     """Install containerd, configure its nvidia runtime, and restart it only where it runs by another configuration."""
-    if not settings().containerd.enabled:
+    if not resolved(settings(), node()).containerd.enabled:
         return
     desired = desired_of(settings())
     packages: dict[str, str | None] = dict.fromkeys(desired.packages, desired.version)
@@ -36,7 +37,7 @@ def containerd() -> None:
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
+    systemd.running(name="Run containerd, now and at boot", unit=desired.unit)
 
 
 run_alone(__name__, containerd, uncordon)

@@ -16,7 +16,7 @@ from gpunode.facts.families import by_manager
 from gpunode.facts.gpu import Dcgm, Gpus, Health, Mig, MigBoot, Mps, PluginMps, Power
 from gpunode.facts.packages import AptSources, Keyrings, RuntimePackages
 from gpunode.facts.records import Applied, Interrupted
-from gpunode.facts.runtimes import Containerd, Crio, Docker, Podman
+from gpunode.facts.runtimes import Containerd, Crio, Docker, Podman, Unmanaged
 from gpunode.facts.system import Boot, Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
 from gpunode.facts.toolkit import ContainerToolkit, CudaToolkits
 from gpunode.node import Node as Reading
@@ -36,6 +36,7 @@ PARTS: dict[str, type[NodeFact[Any]]] = {
     "docker": Docker,
     "podman": Podman,
     "crio": Crio,
+    "unmanaged": Unmanaged,
     "imex": Imex,
     "slurm": Slurm,
     "rdma": Rdma,
@@ -151,7 +152,8 @@ class NodeWithCandidates(NodeFact[Reading]):
 
 _JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _RECORD = ("interrupted", "applied")
-_MACHINE = {name: PARTS[name] for name in (*_JUDGED, "podman", "crio", "slurm", "rdma", "dcgm", "kubelet", *_RECORD)}
+_OTHERS = ("podman", "crio", "unmanaged", "slurm", "rdma", "dcgm", "kubelet")
+_MACHINE = {name: PARTS[name] for name in (*_JUDGED, *_OTHERS, *_RECORD)}
 
 
 def _parse_machine(lines: list[str]) -> MachineReading:

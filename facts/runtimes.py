@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
+from gpunode.components.runtimes import unmanaged
 from gpunode.components.runtimes.containerd import state as containerd
 from gpunode.components.runtimes.crio import state as crio
 from gpunode.components.runtimes.docker import state as docker
@@ -36,3 +37,15 @@ class Podman(NodeFact[podman.Podman]):
 
     probe = shell_text("components/runtimes/podman/state")
     parse = staticmethod(podman.parse_podman)
+
+
+class Unmanaged(NodeFact[unmanaged.Unmanaged]):
+    """Read which programs that bring a container runtime of their own are installed."""
+
+    probe = shell_text(
+        "components/runtimes/unmanaged",
+        shared=(UNITS.of(*unmanaged.units()),),
+        OTHER_RUNTIMES=" ".join(unmanaged.units()),
+        OTHER_FILES=" ".join(unmanaged.paths()),
+    )
+    parse = staticmethod(unmanaged.parse_unmanaged)

@@ -6,8 +6,12 @@ Package managers compare their own versions; here only what the upstream project
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeVar
 
 from packaging.version import Version
+
+T = TypeVar("T")
 
 _VERSION = re.compile(
     r"(?:\d+:)?"  # a package's epoch
@@ -72,8 +76,22 @@ def in_branch(version: str, branch: str) -> bool:
 
 def major_minor(version: str) -> str:
     """Return the first two numbers: 12.9.1 -> 12.9; raise VersionError."""
-    release = parsed(version).release
-    return ".".join(str(part) for part in (*release, 0)[:2])
+    return ".".join(map(str, first_numbers(version, 2)))
+
+
+def first_numbers(version: str, count: int) -> tuple[int, ...]:
+    """Return the first numbers, 0 for those that are missing: 12.9.1 and 2 -> (12, 9); raise VersionError."""
+    return (*parsed(version).release, *[0] * count)[:count]
+
+
+def row_of(version: str, rows: Mapping[str, T]) -> T | None:
+    """Return the row that holds for a version; None where it is older than all. Raise VersionError.
+
+    rows: first version -> what holds from that one on, its pre-releases included; a newer version than all has the last
+    """
+    release = first_numbers(version, 4)
+    reached = [first for first in rows if release >= first_numbers(first, 4)]
+    return rows[max(reached, key=parsed)] if reached else None
 
 
 def program_version(printed: str | None) -> str | None:

@@ -77,7 +77,7 @@ def _containerd(
     if not apart:
         return editor.render(text, version, desired)
     made = drop_in.drop_in(text, version, desired)
-    if not drop_in.is_imported(text):
+    if not drop_in.is_imported(text, version):
         say(f'note: it counts only where the root file says `imports = ["{drop_in.PATH}"]`', err=True)
     return made
 

@@ -35,8 +35,8 @@ from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.node import Node
 from gpunode.node.components import decisions
+from gpunode.node.machine import resolved
 from gpunode.node.plan import STOP, Plan, PlannedStep, step_of
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
@@ -146,7 +146,7 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
 
 def _stays(settings: Settings, node: Node, name: str, cluster: Cluster) -> Iterator[PlannedStep]:
     """Yield where a run stops because pods hold GPUs that MIG is to change, and do not leave the node for it."""
-    for step in decisions(resolve_for_os(settings, node.operating_system), node)["mig"].steps[:1]:
+    for step in decisions(resolved(settings, node), node)["mig"].steps[:1]:
         containers = step.change.containers if step.change is not None and step.change.takes else ()
         if containers and (reason := cluster.why_pods_stay(name, containers, settings.kubernetes.drains)) is not None:
             yield PlannedStep("mig", STOP, None, None, Disruption.nothing, True, cause=reason, fails=True)

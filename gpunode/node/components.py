@@ -34,13 +34,12 @@ from gpunode.components.runtimes.toolkit import state as toolkit_files
 from gpunode.components.slurm import decide as slurm
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
-from gpunode.node.machine import Machine
+from gpunode.node.machine import Machine, resolved
 from gpunode.node.own_files import decide as files
 from gpunode.node.own_files import driver as driver_files
 from gpunode.node.own_files import holds
 from gpunode.node.own_files import repositories as repository_files
 from gpunode.packages import repositories
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.system import exposed, transaction
 from gpunode.system.applied import OwnFile
@@ -57,7 +56,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
     if settings.toolkit.enabled:
-        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver, node.mig)
     # One that gpunode does not manage keeps containers from their start all the same.
     used = {each.binary for each in node.containerd.runtimes} | {path for _, path in node.docker.runtimes}
     return Decision(tuple(toolkit.judge_values({}, node.toolkit)) if node.toolkit.runtime_path in used - {None} else ())
@@ -298,9 +297,9 @@ def desired_files(settings: Settings, machine: Machine) -> dict[str, str | None]
     the packages that are there (what a hold says), and what belongs to a transaction of its own (MPS, MIG), is judged
     by its component.
     """
-    resolved = resolve_for_os(settings, machine.operating_system)
+    own = resolved(settings, machine)
     every = (each for component in COMPONENTS for each in component.own_files)
-    return {path: text for each in every for path, text in each.files(resolved, machine).items()}
+    return {path: text for each in every for path, text in each.files(own, machine).items()}
 
 
 def own_files(
@@ -308,7 +307,7 @@ def own_files(
 ) -> Decision[Any]:
     """Decide on gpunode's own files, behind all others, which tell of some of them already; as for `judge`."""
     told = [item for decision in decided.values() for item in decision.findings]
-    settings = resolve_for_os(desired, node.operating_system)
+    settings = resolved(desired, node)
     waits = is_forbidden(Disruption.restart, Disruption[settings.disruption.allow], node.containerd.shims)
     places = tuple(
         files.Place(path, component.name, getattr(each, "TOLD", ()))

@@ -13,8 +13,11 @@ from gpunode.components.runtimes.crio.state import Crio
 from gpunode.components.runtimes.packages import RuntimePackages
 from gpunode.components.runtimes.podman.state import Podman
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
+from gpunode.components.runtimes.unmanaged import Unmanaged, replaces_containerd
 from gpunode.components.slurm.state import Slurm
 from gpunode.packages.deb import AptSources
+from gpunode.packages.driver_packages.sources import resolve_for_os
+from gpunode.settings import Settings
 from gpunode.system.applied import Applied
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
@@ -27,8 +30,8 @@ from gpunode.system.transaction import Interrupted
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, DCGM, the kubelet, and what
-    earlier runs recorded.
+    container toolkit, packages of container runtimes, podman, CRI-O, other programs' runtimes, Slurm, RDMA devices,
+    DCGM, the kubelet, and what earlier runs recorded.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them. So are `available`, (package, a version that any
@@ -50,6 +53,7 @@ class Machine(Reading):
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
     podman: Podman = field(default_factory=Podman)
     crio: Crio = field(default_factory=Crio)
+    unmanaged: Unmanaged = field(default_factory=Unmanaged)
     slurm: Slurm = field(default_factory=Slurm)
     rdma: Rdma = field(default_factory=Rdma)
     dcgm: Dcgm = field(default_factory=Dcgm)
@@ -76,3 +80,11 @@ def without_hardware(machine: Machine) -> Machine:
         machine.driver, loaded_version=None, loaded_flavour=None, uvm_loaded=False, nouveau_bound=False, parameters=()
     )
     return replace(machine, pci=PciGpus(()), driver=driver)
+
+
+def resolved(settings: Settings, machine: Machine) -> Settings:
+    """Return the settings with what they leave to the node: as `resolve_for_os`; no containerd that nothing uses."""
+    settings = resolve_for_os(settings, machine.operating_system)
+    if not replaces_containerd(settings, machine.unmanaged):
+        return settings
+    return settings.model_copy(update={"containerd": settings.containerd.model_copy(update={"enabled": False})})

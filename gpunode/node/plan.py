@@ -18,9 +18,9 @@ from gpunode.base.messages import keep_as_data
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order, is_felt
+from gpunode.node.machine import resolved
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 
 SCHEMA = 2
@@ -140,9 +140,8 @@ def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: 
 
     no_cluster: as in `decisions`
     """
-    settings = resolve_for_os(settings, node.operating_system)
-    refused = refusals(settings, node)
-    told = cautions(settings, node, today)
+    refused, told = refusals(settings, node), cautions(settings, node, today)
+    settings = resolved(settings, node)
     steps = () if refused else tuple(_steps(settings, node, no_cluster))
     return Plan(refused, told, steps, known_after_run=tuple(_known_after_run(steps)))
 

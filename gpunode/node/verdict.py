@@ -10,10 +10,11 @@ from gpunode.base.comparison import while_refused
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, NodeSummary
 from gpunode.base.verdicts import Refusal
+from gpunode.components.runtimes import unmanaged
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.components import decisions, own_files
-from gpunode.packages.driver_packages.sources import resolve_for_os
+from gpunode.node.machine import resolved
 from gpunode.settings import Settings
 from gpunode.system.applied import OwnFile
 
@@ -61,8 +62,9 @@ def judge_apart(
     unjudged: makes the finding of the error that a component's judge raised
     no_cluster: as in `decisions`
     """
-    resolved = resolve_for_os(settings, node.operating_system)
-    decided = decisions(resolved, node, lambda name, error: replace(unjudged(error), component=name), no_cluster)
+    decided = decisions(
+        resolved(settings, node), node, lambda name, error: replace(unjudged(error), component=name), no_cluster
+    )
     try:
         findings = judge(settings, node, decided=decided)
     except Exception as error:
@@ -87,8 +89,7 @@ def judged(
     decided: component -> decision, where that was made already
     no_cluster: as in `decisions`
     """
-    desired, settings = settings, resolve_for_os(settings, node.operating_system)
-    decided = decisions(settings, node, no_cluster=no_cluster) if decided is None else decided
+    decided = decisions(resolved(settings, node), node, no_cluster=no_cluster) if decided is None else decided
     findings = [item for decision in decided.values() for item in decision.findings]
-    files = own_files(desired, node, decided, kept)
-    return (*findings, *files.findings), files
+    files = own_files(settings, node, decided, kept)
+    return (*findings, *files.findings, *unmanaged.findings(settings, node.unmanaged)), files

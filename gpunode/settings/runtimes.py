@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.reading import Row, table
-from gpunode.settings.component import Component, ToolkitVersion, UpstreamVersion
+from gpunode.settings.component import AbsolutePath, Component, ServiceUnit, ToolkitVersion, UpstreamVersion
 
 _SHARED = {
     "accept_nvidia_visible_devices_envvar_when_unprivileged": False,
@@ -55,8 +55,8 @@ class ToolkitSettings(Component):
     accept-nvidia-visible-devices-as-volume-mounts; the toolkit's own default is false)."""
     cdi: Literal["off", "generate"] = "off"
     """`generate`: keep a CDI specification of the loaded driver: by the toolkit's own nvidia-cdi-refresh where it has
-    one (from 1.18), where nvidia-cdi-refresh.env says, else as /etc/cdi/nvidia.yaml. `off`: gpunode's own is
-    removed."""
+    one (from 1.18), where nvidia-cdi-refresh.env says, else as /etc/cdi/nvidia.yaml. It is made again where no runtime
+    can read it, it lacks a GPU or MIG device, or names what the node does not have. `off`: gpunode's own is removed."""
     device_links: bool = True
     """Keep a link in /dev/char for every NVIDIA device, now and by a udev rule: without them a container loses its GPUs
     at `systemctl daemon-reload` where systemd manages the cgroups."""
@@ -114,6 +114,9 @@ def _is_on(others: Mapping[str, Component], name: str) -> bool:
     return bool(getattr(others.get(name), "enabled", name == "toolkit"))
 
 
+OWN_UNIT = "containerd.service"
+
+
 class ContainerdSettings(Runtime):
     """containerd: its package, its runtimes and its kernel modules (overlay, br_netfilter)."""
 
@@ -133,12 +136,23 @@ class ContainerdSettings(Runtime):
     placement: Literal["auto", "root", "drop-in"] = "auto"
     """Where the runtimes stand: in the `root` file, in a `drop-in` beside it, or `auto`: whichever is safe for the
     version (a drop-in where containerd merges it key by key, as 2.1 does; else the root file)."""
+    unit: ServiceUnit = OWN_UNIT
+    """Unit whose containerd is configured: a second containerd, or that of k3s, RKE2 or k0s (`k3s.service`), which
+    write their file by themselves: gpunode writes a drop-in where the file imports it. Another unit than
+    containerd.service takes `source: present`."""
+    config: AbsolutePath | None = None
+    """Its configuration file; not given: the one that the unit names. Takes `source: present`."""
     kubernetes_sysctls: bool = False
     """Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield CDI that is to be off, too, where the version always has it on."""
         yield from super().contradictions()
+        if self.source != "present" and (self.unit != OWN_UNIT or self.config is not None):
+            yield (
+                "source",
+                "must be 'present' with another containerd.unit or a containerd.config: no package brings it",
+            )
         since = tables.containerd().cdi_always_since
         if self.cdi is False and self.version is not None and versions.at_least(self.version, since):
             yield "cdi", f"cannot be False with containerd.version {self.version!r}: from {since} on CDI is always on"
@@ -196,10 +210,8 @@ class CrioSettings(Runtime):
     """`cgroup_manager`: systemd, else cgroupfs; must agree with the kubelet's cgroupDriver."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version that knows no CDI."""
-        first = first_crio_with_cdi()
-        if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
-            yield "version", f"knows no CDI; {first} is the first that does"
+        """Yield nothing: `version` is what has to be there already."""
+        yield from ()
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what CRI-O lacks or is in the way of: its runtime, the kubelet's one, the test's containers."""

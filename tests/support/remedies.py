@@ -13,9 +13,9 @@ from gpunode.components.kubelet.change import drop_in, wanted
 from gpunode.components.mig.state import DISABLED, Mig
 from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files
+from gpunode.node.machine import resolved
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judged
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
 from gpunode.system.applied import Applied, OwnFile, PresentFile
 from gpunode.system.transaction import Interrupted, Journal
@@ -68,8 +68,8 @@ def _edited(settings: Settings, node: Node, path: str) -> Node:
 
 def _judged(code: str, settings: Settings, node: Node) -> tuple[list[Finding], set[Finding]]:
     """Return the findings of a code that are not as desired, and those that a run of these settings removes now."""
-    resolved = resolve_for_os(settings, node.operating_system)
-    decided = decisions(resolved, node)
+    own = resolved(settings, node)
+    decided = decisions(own, node)
     findings, files = judged(settings, node, decided=decided)
     steps = [step for each in (*decided.values(), files) for step in each.steps]
     done = {item for step in steps if step.waits is None for item in step.settles}

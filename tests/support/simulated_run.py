@@ -32,13 +32,13 @@ from gpunode.base.findings import PENDING, Finding, FindingClass
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.fleet import run_end
 from gpunode.node.components import decisions
+from gpunode.node.machine import resolved
 from gpunode.node.plan import Plan
 from gpunode.node.plan import plan as plan_of
 from gpunode.node.verdict import judge, judged
 from gpunode.operations import reboot, verify
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.simulation import Simulation
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.running_boot import RunningBoot
@@ -170,7 +170,7 @@ def promised(plan: Plan) -> str:
 
 def _settled(settings: Settings, node: BrokenNode, plan: Plan) -> set[tuple[str, str]]:
     """Return (component, what) of the findings that the plan's steps remove."""
-    decided = decisions(resolve_for_os(settings, node.node.operating_system), node.node)
+    decided = decisions(resolved(settings, node.node), node.node)
     every = (*decided.values(), judged(settings, node.node, decided=decided)[1])
     steps = [step for decision in every for step in decision.steps if step.waits is None]
     pending = {(step.component, step.what) for step in plan.steps if step.pending}

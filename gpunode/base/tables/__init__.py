@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from gpunode.base import versions
 from gpunode.base.tables.driver_versions import (
     Cuda,
     CudaRunfile,
@@ -18,6 +20,7 @@ from gpunode.base.tables.driver_versions import (
     Minimum,
     PciDevice,
 )
+from gpunode.base.tables.known_releases import Releases
 from gpunode.base.tables.reading import Table, TableError, checked, content, text
 from gpunode.base.tables.reading import table as _table
 from gpunode.base.tables.sources import (
@@ -48,9 +51,20 @@ multi_node_nvlink = _table(tuple[str, ...], "pci.yaml", "multi_node_nvlink")
 # Family -> package of a container runtime -> the packages that its manager would remove for it.
 removals_of_runtimes = _table(Table[str, Table[str, tuple[str, ...]]], "runtimes.yaml", "removes")  # type: ignore[type-abstract]
 toolkit = _table(Toolkit, "toolkit.yaml")
+_releases = _table(Table[str, Releases], "releases.yaml")  # type: ignore[type-abstract]
 _mib_needed = _table(Table[str, Table[str, int]], "disk.yaml", "needs_mib")  # type: ignore[type-abstract]
 _refused = _table(tuple[Refused, ...], "distributions.yaml", "refused")
 _repositories = _table(Repositories, "repositories.yaml")
+
+
+@cache
+def releases() -> Mapping[str, Releases]:
+    """Return program -> the releases of it that gpunode knows, those of CUDA and of the driver by their own tables."""
+    own = dict(_releases())
+    # Branches before those of the table are not listed one by one.
+    own["driver"] = replace(own["driver"], spans=("384-509", *sorted(drivers().branches)))
+    own["cuda"] = replace(own["cuda"], spans=cuda().versions[::-1])
+    return MappingProxyType(own)
 
 
 @cache
@@ -77,10 +91,18 @@ def reason_to_refuse(os_id: str, version_id: str) -> str | None:
 def distribution(os_id: str, version_id: str) -> Distribution | None:
     """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none.
 
-    A row whose version is a major number alone is for all its minor releases.
+    A row whose version is a major number alone is for all its minor releases. A version that is newer than all rows of
+    its ID has the newest row, with its own version as `newer`.
     """
-    fitting = (version_id, version_id.partition(".")[0])
-    return next((row for row in distributions() if row.id == os_id and row.version in fitting), None)
+    rows = {row.version: row for row in distributions() if row.id == os_id}
+    if row := rows.get(version_id) or rows.get(version_id.partition(".")[0]):
+        return row
+    try:
+        newest = max(rows.values(), key=lambda row: versions.parsed(row.version), default=None)
+        is_newer = newest is not None and versions.parsed(version_id) > versions.parsed(newest.version)
+    except versions.VersionError:  # a rolling release has no version
+        return None
+    return replace(newest, newer=version_id) if newest is not None and is_newer else None
 
 
 def installs_headers(os_id: str) -> bool:

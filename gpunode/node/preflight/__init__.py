@@ -11,7 +11,7 @@ from gpunode.base import tables
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.driver import flavour
 from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
-from gpunode.node.machine import Machine
+from gpunode.node.machine import Machine, resolved
 from gpunode.node.preflight import (
     boot,
     cluster,
@@ -26,8 +26,8 @@ from gpunode.node.preflight import (
     runtimes,
 )
 from gpunode.node.preflight.anywhere import former_names
+from gpunode.node.preflight.newer import newer_cautions
 from gpunode.packages import trust
-from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 
 
@@ -35,7 +35,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     """Return every reason to refuse a node; none means that the run may go on. `today` is as of `cautions`."""
     system, gpus, actual = machine.operating_system, machine.pci.gpus, machine.driver
     row = tables.distribution(system.id, system.version_id)
-    settings = resolve_for_os(settings, system)
+    settings = resolved(settings, machine)
     desired = wanted_driver(settings, gpus, actual, system)
     found = [*platform.record_refusals(machine)]
     found += [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
@@ -81,12 +81,13 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
 
 def cautions(settings: Settings, machine: Machine, today: date | None = None) -> tuple[Caution, ...]:
     """Return what a person should know though it is no reason to refuse; `today` is UTC's where it is not given."""
-    settings = resolve_for_os(settings, machine.operating_system)
+    given, settings = settings, resolved(settings, machine)
     desired = wanted_driver(settings, machine.pci.gpus, machine.driver, machine.operating_system)
     today = today or _today()
     return (
         *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
+        *newer_cautions(settings, machine),
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
         *offered.archive_cautions(settings, machine),
@@ -97,6 +98,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
         *runtimes.containerd_cautions(settings),
+        *runtimes.unmanaged_cautions(given, machine),
         *cluster.slurm_cautions(settings, machine),
         *cluster.dcgm_cautions(settings, machine),
         *cluster.kubelet_cautions(settings, machine.kubelet),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
+from gpunode.components.runtimes import unmanaged
 from gpunode.components.runtimes.containerd.decide import desired_of as containerd_of
 from gpunode.components.runtimes.crio.decide import INSTALL
 from gpunode.components.runtimes.packages import ORIGINS, docker_packages, removed_for, way_out
@@ -74,6 +75,37 @@ def containerd_cautions(settings: Settings) -> Iterator[Caution]:
     desired = settings.containerd
     if settings.docker.enabled and not settings.kubernetes.enabled and not desired.model_fields_set:
         yield CONTAINERD_TOO(default_runtime=desired.default_runtime)
+
+
+OTHER_RUNTIME = CautionMessage(
+    "other-runtime",
+    "A program on the node runs a containerd or docker of its own, which gpunode does not configure.",
+    component="{component}",
+    reason="{name} ({unit}) {runs} with a container runtime of its own, which reads {config}; {effect}",
+    source="the node's units and sockets; gpunode/data/unmanaged_runtimes.yaml",
+    remedy="{remedy}. To end this caution, set {component}.enabled = False",
+    remedies=tuple(row.remedy for row in unmanaged.rows()),
+    detail="Programs such as k3s write the configuration of their containerd by themselves at each start. Where no "
+    "setting of containerd is given, gpunode leaves containerd out on such a node.",
+)
+
+
+def unmanaged_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Warn of programs that bring a container runtime of their own."""
+    component = "containerd" if settings.containerd.enabled else "docker"
+    left_out = unmanaged.replaces_containerd(settings, machine.unmanaged)
+    for each, row in unmanaged.in_use(settings, machine.unmanaged):
+        yield OTHER_RUNTIME(
+            component=component,
+            name=each.name,
+            unit=each.unit,
+            runs="runs" if each.running else "is installed, and starts at boot",
+            config=row.config,
+            effect="gpunode configures no containerd here"
+            if left_out
+            else f"gpunode configures the unit {component}.service, which it does not use",
+            remedy=row.remedy.format(unit=each.unit),
+        )
 
 
 def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

@@ -58,7 +58,7 @@ def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> 
 
 
 def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    text = render(without_import(state.config_text), version, desired)
+    text = render(without_import(state.config_text, version), version, desired)
     files = (WrittenFile(state.config_path, text),) if text != state.config_text else ()
     return (*files, WrittenFile(PATH, None)) if state.drop_in(PATH) is not None else files
 
@@ -85,4 +85,4 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
     imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != PATH]
     if place == "drop-in":
         imports.append(f"{PATH}.gpunode-new" if written.get(PATH) is not None else PATH)
-    return with_imports(root, imports)
+    return with_imports(root, imports, state.version)

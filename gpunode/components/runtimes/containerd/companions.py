@@ -98,24 +98,7 @@ def set_runtime(
         put(runtime, key, type(beneath[key])())  # A drop-in can only empty a key of the root file.
     table = table_in(runtime, "options")
     for key, value in {**moved, **options}.items():
-        for spelling in _other_spellings(table, key):
-            _respell(table, spelling, key)
         put(table, key, value)
-        for spelling in _other_spellings(tables_in(beneath, "options"), key):
-            put(table, spelling, value)
-
-
-def _other_spellings(table: Mapping[str, Any], key: str) -> list[str]:
-    """Return the keys of a table that containerd takes for this one: version 1 knows four spellings, version 2 any."""
-    return [name for name in table if name != key and name.lower() == key.lower()]
-
-
-def _respell(table: Table, spelling: str, key: str) -> None:
-    """Rename a key, with its value and comment; drop it where the table has the new name as well."""
-    value = table.item(spelling) if hasattr(table, "item") else table[spelling]
-    del table[spelling]
-    if key not in table:
-        table[key] = value
 
 
 def _moved(runtime: Table, shim: Mapping[str, Any], linux: bool) -> Iterator[tuple[str, Any]]:

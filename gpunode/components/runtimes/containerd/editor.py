@@ -6,13 +6,11 @@ desired values comes back unchanged. The table of schemas is data/containerd.yam
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from gpunode.base import tables, versions
-from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
 from gpunode.components.runtimes.containerd.companions import (
     default_of,
@@ -26,37 +24,9 @@ from gpunode.components.runtimes.containerd.companions import (
     set_runtime,
     tables_in,
 )
+from gpunode.components.runtimes.containerd.keys import AsRead
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
-
-_RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
-_PLUGINS = {
-    1: "cri",
-    2: "io.containerd.grpc.v1.cri",
-    3: "io.containerd.cri.v1.runtime",
-    4: "io.containerd.cri.v1.runtime",
-}
-
-
-def schema_of(containerd_version: str) -> ContainerdSchema:
-    """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise ConfigurationRefused."""
-    try:
-        major, minor = (int(part) for part in versions.major_minor(containerd_version).split("."))
-    except versions.VersionError as error:
-        raise ConfigurationRefused(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
-    for schema in tables.containerd().schemas:
-        match = _RANGE.match(schema.containerd)
-        if match is None or int(match["major"]) != major:
-            continue
-        first = int(match["first"] or 0)
-        if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
-            return schema
-    known = ", ".join(schema.containerd for schema in tables.containerd().schemas)
-    raise ConfigurationRefused(f"containerd {major}.{minor} is not supported. Remedy: install one that is: {known}")
-
-
-def cri_plugin(file_version: int) -> str:
-    """Return the key under `plugins` that holds the runtimes in a file of a schema version."""
-    return _PLUGINS[file_version]
 
 
 def default_table_counts(containerd_version: str) -> bool:
@@ -65,8 +35,12 @@ def default_table_counts(containerd_version: str) -> bool:
     return not versions.at_least(version, tables.containerd().default_table_before)
 
 
-def as_read(text: str, containerd_version: str) -> str:
-    """Return a file's text, without a byte order mark where this containerd cannot read one."""
+def readable(text: str, containerd_version: str) -> str:
+    """Return a file's text, without a byte order mark where this containerd cannot read one.
+
+    Raise ConfigurationRefused where this is no version of containerd that gpunode knows how to configure.
+    """
+    schema_of(containerd_version)
     version = versions.major_minor(containerd_version)
     if versions.at_least(version, tables.containerd().byte_order_mark_before):
         return text.removeprefix(BOM)
@@ -99,16 +73,16 @@ def render(text: str | None, containerd_version: str, desired: Runtimes) -> str:
     text: the actual text; None or empty: there is no file
     Raise ConfigurationRefused where it is no TOML, or has a schema version that this containerd does not read.
     """
-    schema = schema_of(containerd_version)
 
-    def edit(document: Table) -> None:
-        version = schema_version(document, schema, containerd_version)
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
+        version = schema_version(document, containerd_version)
         _enable_cri(document)
-        plugins, plugin = table_in(document, "plugins", hidden=True), cri_plugin(version)
-        add_runtimes(plugins, plugin, containerd_version, desired, plugins, merges=False)
-        refuse_unknown_default(desired.default, document.get("imports"), plugins[plugin]["containerd"])
+        plugins, name = table_in(document, "plugins", hidden=True), section_of(document, version, containerd_version)
+        add_runtimes(plugins, name, containerd_version, desired, plugins, merges=False)
+        refuse_unknown_default(desired.default, document.get("imports"), plugins[name]["containerd"])
 
-    return edited(as_read(text or "", containerd_version), edit)
+    return edited(readable(text or "", containerd_version), edit)
 
 
 def add_runtimes(
@@ -155,53 +129,33 @@ def _set_cdi(plugin: Table, containerd_version: str, desired: bool | None) -> No
         put(plugin, "enable_cdi", cdi)
 
 
-def schema_version(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
+def schema_version(document: Table, containerd_version: str) -> int:
     """Return the schema version to edit a file by; a new file gets this containerd's default.
 
+    document: the file's keys as this containerd reads them
     Raise ConfigurationRefused where this containerd does not read the file.
     """
+    schema = schema_of(containerd_version)
     if not document:
         document["version"] = schema.default_version
-    # A missing version key means version 1.
-    version = document.get("version", 1)
-    if isinstance(version, bool) or not isinstance(version, int) or version not in schema.accepts:
+    elif version_of(document) == 1 and not _names_plugins(document):
+        document["version"] = 2
+    version = version_of(document)
+    if version is None or not sections(version, containerd_version):
         raise ConfigurationRefused(
-            f"the file has version = {version!r}, but containerd {containerd_version} reads "
-            f"{', '.join(str(accepted) for accepted in schema.accepts)}"
+            f"the file has version = {document['version']!r}, but containerd {containerd_version} reads "
+            f"{', '.join(map(str, schema.sections))}"
             ". Remedy: convert it with `containerd config migrate`, or move it away",
             "version",
         )
-    if version == 1:
-        return _of_version_1(document, schema, containerd_version)
-    plugins = document.get("plugins")
-    if version == 2 and isinstance(plugins, Mapping) and cri_plugin(3) in plugins:
-        raise ConfigurationRefused(
-            f"the file has version = 2, but its section {cri_plugin(3)} belongs to version 3, and containerd reads "
-            f"{cri_plugin(2)} instead. Remedy: set version = 3 where containerd is 2.0 or newer, else rename it",
-            cri_plugin(3),
-        )
-    return int(version)
+    return version
 
 
-def _of_version_1(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
-    """Return the version to edit by: 2 where no plugin is named, since version 1 has other plugin ids."""
+def _names_plugins(document: Table) -> bool:
+    """Return whether a file has names of plugins besides a disabled `cri`: version 1 has others than version 2."""
     disabled = document.get("disabled_plugins", [])
-    named = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
-    plugins = document.get("plugins", {})
-    if not named and not plugins and "required_plugins" not in document:
-        document["version"] = 2
-        return 2
-    if not schema.version_1_plugins:
-        raise ConfigurationRefused(
-            f"the file has schema version 1 (no `version` key) and names plugins, which containerd "
-            f"{containerd_version} ignores. Remedy: convert it with `containerd config migrate`, or move it away"
-        )
-    if isinstance(plugins, MutableMapping) and (newer := sorted({cri_plugin(2), cri_plugin(3)} & set(plugins))):
-        raise ConfigurationRefused(
-            f"the file has no `version` key, so containerd ignores its section {newer[0]}. Remedy: write `version = "
-            f"{2 if newer[0] == cri_plugin(2) else 3}` at its top, or move it away"
-        )
-    return 1
+    others = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
+    return bool(others or document.get("plugins") or "required_plugins" in document)
 
 
 def _enable_cri(document: Table) -> None:
@@ -209,6 +163,6 @@ def _enable_cri(document: Table) -> None:
     disabled = document.get("disabled_plugins")
     if not isinstance(disabled, list):
         return
-    for name in ("cri", cri_plugin(2), cri_plugin(3)):
+    for name in CRI_PLUGINS:
         while name in disabled:
             disabled.remove(name)

@@ -35,7 +35,8 @@ echo "version=$(timeout -k 2 10 "$binary" --version)"
 merged=$(timeout -k 2 20 "$binary" --config "$config" config dump; echo .); merged=${merged%.}
 echo "merged=$(printf %s "$merged" | to_base64 "containerd config dump")"
 
-# containerd 1 prints the files, containerd 2 the patterns.
+# containerd 1 prints the files that it has read, containerd 2 the patterns of all files. Whether a file found here is
+# imported, and in which order, is decided where the texts are parsed (reading.py).
 drop_ins=/etc/containerd/conf.d
 imports=
 set -f; IFS=$NL
@@ -43,15 +44,34 @@ for line in $merged; do
   case "$line" in 'imports = ['*']') imports=${line#'imports = ['}; imports=${imports%]}; break;; esac
 done
 unset IFS; set +f
-seen=" $config "; imported=yes; others=
+seen="$NL$config$NL"; others=; folders=${config%/*}
 add() {
-  case "$seen" in *" $1 "*) return;; esac
-  seen="$seen$1 "
-  [ ! -f "$1" ] || others=$others$imported\ $1$NL
+  [ -f "$1" ] || return 0
+  case "$seen" in *"$NL$1$NL"*) return;; esac
+  seen="$seen$1$NL"; others=$others$1$NL
+  case "$NL$folders$NL" in *"$NL${1%/*}$NL"*) ;; *) folders=$folders$NL${1%/*};; esac
 }
-IFS=" ,\"'"
-for file in $imports; do add "$file"; done
-unset IFS; imported=no
+# A pattern of containerd's matches hidden files, too, and has [^a] for what is [!a] here.
+matches() {
+  pattern=$1
+  while case "$pattern" in *'[^'*) true;; *) false;; esac; do pattern=${pattern%%'[^'*}'[!'${pattern#*'[^'}; done
+  set +f; IFS=
+  for file in $pattern ${pattern%/*}/.${pattern##*/}; do add "$file"; done
+  set -f; IFS=$NL
+}
+relative=
+set -f; IFS="\"'"
+for file in $imports; do
+  case "$file" in /*) matches "$file";; ''|,*) ;; *) relative=$relative$file$NL;; esac
+done
+# A relative one may be of the folder of any file that is imported.
+for pass in 1 2; do
+  set -f; IFS=$NL
+  for folder in $folders; do
+    for file in $relative; do matches "$folder/$file"; done
+  done
+done
+set +f; unset IFS
 for file in "$drop_ins"/*.toml; do add "$file"; done
 
 # The folders too: a drop-in that was removed leaves no other trace.
@@ -62,9 +82,9 @@ for file in "$config" "$drop_ins" "$overrides" "$overrides"/*.conf "$noted"; do
 done
 rest=$others
 while [ -n "$rest" ]; do
-  file=${rest%%"$NL"*}; rest=${rest#*"$NL"}; imported=${file%% *}; file=${file#* }
+  file=${rest%%"$NL"*}; rest=${rest#*"$NL"}
   set -- "$@" "$file"
-  text=$(file_base64 "$file"); echo "drop_in=$imported ${text:--} $file"
+  text=$(file_base64 "$file"); echo "drop_in=${text:--} $file"
 done
 [ "$#" -eq 0 ] || stat -c '%.6Z %.6Y %n' "$@" | while read -r changed written file; do
   case "$file" in
@@ -78,10 +98,14 @@ ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
 set -f; IFS=$NL
 for line in $(timeout -k 2 10 "$ctr" plugins ls); do
   case "$line" in
-    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *) printf 'plugin=%s\n' "$line";;
+    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *)
+      printf 'plugin=%s\n' "$line"
+      case "$line" in *error*) refused=yes;; esac;;
   esac
 done
 unset IFS; set +f
+[ -z "${refused:-}" ] || echo "cri_reason=$(timeout -k 2 10 "$ctr" plugins ls -d id==runtime id==images id==cri |
+  sed -n 's/^ *Message: *//p' | head -n 1 | head -c 1000)"
 shims=0
 for process in /proc/[0-9]*/comm; do
   # One that ended meanwhile cannot be read.
