@@ -129,19 +129,27 @@ def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable
             put(nvidia, _ALL_DEVICES, False)
 
 
-def drop_linux_settings(plugin: Table, shim: Mapping[str, Any], default: str) -> None:
+def drop_linux_settings(plugin: Table, default: str) -> None:
     """Remove the CRI plugin's `systemd_cgroup` and `no_pivot`, unless the default runtime is of the v1.linux shim.
 
-    Other runtimes of that shim need them, and become runtimes of runc.v2 with the same options.
+    Other runtimes of that shim get `systemd_cgroup` as their option; raise ConfigurationRefused where they would lose
+    `no_pivot`, for which they have no option.
     """
     containerd = plugin["containerd"]
     if is_linux(tables_in(containerd, "runtimes", default)):
         return
-    systemd = bool(plugin.get("systemd_cgroup"))
-    for runtime in (*tables_in(containerd, "runtimes").values(), containerd.get("untrusted_workload_runtime")):
-        if is_linux(tables_in(runtime)) and (systemd or shim["no_pivot"]):
-            options = {} if runtime.get("options") else {"SystemdCgroup": systemd}
-            set_runtime(runtime, options, {}, shim, legacy=True)
+    runtimes = (*tables_in(containerd, "runtimes").values(), containerd.get("untrusted_workload_runtime"))
+    others = [runtime for runtime in runtimes if isinstance(runtime, MutableMapping) and is_linux(runtime)]
+    if containerd.get("no_pivot") and others:
+        raise ConfigurationRefused(
+            f"`no_pivot` works only where the default runtime is of type {_LINUX_TYPE}, and other runtimes of that "
+            f"type have it too. Remedy: set their runtime_type to {RUNC_TYPE} and NoPivotRoot = true in their options",
+            "no_pivot",
+        )
+    for runtime in others:
+        if plugin.get("systemd_cgroup") and "options" not in runtime:
+            options = {option: runtime[key] for key, _, option, _ in _MOVED if runtime.get(key)}
+            filled(table_in(runtime, "options"), {**options, "SystemdCgroup": True})
     _drop(plugin, "systemd_cgroup")
     _drop(containerd, "no_pivot")
 

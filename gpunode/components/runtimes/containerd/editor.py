@@ -113,7 +113,7 @@ def add_runtimes(
         set_runtime(nvidia, {"BinaryName": NVIDIA_RUNTIME, **cgroup}, tables_in(beneath, "nvidia"), shim, legacy)
         set_privileged(nvidia, tables_in(beneath, "nvidia"), [runtimes, beneath])
     if legacy and was_linux:
-        drop_linux_settings(plugin, shim, desired.default)
+        drop_linux_settings(plugin, desired.default)
     put(containerd, "default_runtime_name", desired.default)
     refuse_unloadable(root if merges else plugins, name, containerd_version, legacy)
 
