@@ -20,7 +20,7 @@ def runtime() -> None:
 @runtime.command()
 @click.option("--for", "program", required=True, type=click.Choice(["containerd", "docker"]), help="Whose file it is.")
 @click.option("--version", required=True, help="The program's version, such as 1.7.24.")
-@click.option("--default", type=click.Choice(["nvidia", "runc"]), default="nvidia", show_default=True)
+@click.option("--default", default="nvidia", show_default=True, help="The default runtime: any that FILE has.")
 @click.option("--systemd-cgroup/--no-systemd-cgroup", default=True, show_default=True, help="systemd's cgroup driver.")
 @click.option("--nvidia/--no-nvidia", default=True, show_default=True, help="Whether there is a runtime nvidia.")
 @click.option("--cdi/--no-cdi", default=None, help="Set CDI on or off; left as it is where neither is given.")

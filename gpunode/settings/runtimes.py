@@ -10,7 +10,14 @@ from pydantic import model_validator
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.reading import Row, table
-from gpunode.settings.component import AbsolutePath, Component, ServiceUnit, ToolkitVersion, UpstreamVersion
+from gpunode.settings.component import (
+    AbsolutePath,
+    Component,
+    RuntimeName,
+    ServiceUnit,
+    ToolkitVersion,
+    UpstreamVersion,
+)
 
 _SHARED = {
     "accept_nvidia_visible_devices_envvar_when_unprivileged": False,
@@ -129,8 +136,9 @@ class ContainerdSettings(Runtime):
     source: Literal["distribution", "docker-repository", "present"] = "distribution"
     """Where it comes from: the distribution's `containerd`, Docker's `containerd.io`, or `present`: already there, only
     configured."""
-    default_runtime: Literal["nvidia", "runc"] = "nvidia"
-    """Runtime of containers that name none; with `runc`, pods choose nvidia by a RuntimeClass."""
+    default_runtime: RuntimeName = "nvidia"
+    """Runtime of containers that name none: any that containerd's files have. With another one than nvidia, pods choose
+    nvidia by a RuntimeClass. A new runtime nvidia inherits from the default runtime, else from runc, else from crun."""
     systemd_cgroup: bool = True
     """Use systemd's cgroup driver for runc and nvidia; must agree with the kubelet's cgroupDriver."""
     cdi: bool | None = None
@@ -171,8 +179,9 @@ class DockerSettings(Runtime):
     source: Literal["distribution", "docker-repository", "present"] = "distribution"
     """Where it comes from: the distribution's `docker.io` (Debian, Ubuntu), Docker's `docker-ce`, or `present`: already
     there, only configured."""
-    default_runtime: Literal["nvidia", "runc"] = "nvidia"
-    """Runtime of containers that name none; with `runc`, `docker run --runtime nvidia`."""
+    default_runtime: RuntimeName = "nvidia"
+    """Runtime of containers that name none: any that daemon.json has. With another one than nvidia, `docker run
+    --runtime nvidia`."""
     systemd_cgroup: bool = True
     """Use systemd's cgroup driver (`native.cgroupdriver=systemd`), else cgroupfs."""
     cdi: bool | None = None
@@ -205,7 +214,7 @@ class CrioSettings(Runtime):
     """It is there already: whoever owns the node installs it."""
     version: UpstreamVersion | None = None
     """Upstream version or branch, such as `1.31`, that has to be there; not given: any with CDI."""
-    default_runtime: Literal["nvidia", "crun", "runc"] = "nvidia"
+    default_runtime: RuntimeName = "nvidia"
     """Runtime of containers that name none; with another one, which CRI-O has to know, pods choose nvidia by a
     RuntimeClass. The runtime nvidia calls a runc or crun of the PATH."""
     systemd_cgroup: bool = True
