@@ -151,7 +151,8 @@ def put(table: Table, key: str, value: Any) -> None:
     if key in table and same(_unwrapped(table[key]), _unwrapped(value)):
         return
     if isinstance(table, TableView):
-        table, key = table.table, table.spelled(key)
+        key = table.spelled(key)
+        table = table.table
     old = table.item(key) if key in table and hasattr(table, "item") else None
     if old is None or isinstance(table, InlineTable):
         table[key] = value
