@@ -152,6 +152,10 @@ class ContainerdSettings(Runtime):
     containerd.service takes `source: present`."""
     config: AbsolutePath | None = None
     """Its configuration file; not given: the one that the unit names. Takes `source: present`."""
+    adopt_drop_in: bool = False
+    """Take over the drop-in of `nvidia-ctk runtime configure`, /etc/containerd/conf.d/99-nvidia.toml: its settings go
+    to gpunode's own files, and the drop-in and its import are removed in the same change. Not for a node where another
+    program writes it again, as the GPU Operator's toolkit container does."""
     kubernetes_sysctls: bool = False
     """Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."""
 
