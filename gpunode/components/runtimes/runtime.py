@@ -13,18 +13,23 @@ from gpunode.system.service import Daemon
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
+def is_own_runtime(program: object) -> bool:
+    """Return whether a runtime's program is that of the toolkit's packages: the GPU Operator brings another one."""
+    return program in (NVIDIA_RUNTIME, NVIDIA_RUNTIME.rpartition("/")[2])
+
+
 @dataclass(frozen=True)
 class Runtimes:
     """The desired runtimes of a daemon.
 
     systemd_cgroup: whether systemd's cgroups are used, by runc and nvidia
-    nvidia: whether there is a runtime nvidia
+    nvidia: whether there is a runtime nvidia; None: one that is there is left as it is
     cdi: whether CDI is enabled, where the daemon has an option for it; None: not managed
     """
 
     default: str = "nvidia"
     systemd_cgroup: bool = True
-    nvidia: bool = True
+    nvidia: bool | None = True
     cdi: bool | None = None
 
     @property

@@ -63,7 +63,7 @@ class Desired:
 def desired_of(settings: Settings) -> Desired:
     """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
     own = settings.containerd
-    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
     allowed, packages = Disruption[settings.disruption.allow], PACKAGES.get(own.source, ())
     return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls)
 

@@ -14,7 +14,7 @@ from typing import Any
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes, is_own_runtime
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
 _PLUGINS = {
@@ -130,6 +130,8 @@ def add_runtimes(
         filled(table_in(runtimes, "nvidia"), runc)
         nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": desired.systemd_cgroup})
         put(nvidia, "privileged_without_host_devices", False)
+    elif desired.nvidia is False and is_own_runtime(_program(runtimes.get("nvidia"))):
+        del runtimes["nvidia"]
     put(containerd, "default_runtime_name", desired.default)
 
 
@@ -199,6 +201,12 @@ def _runtime(runtimes: Table, name: str, options: dict[str, Any]) -> Table:
     for key, value in options.items():
         put(table, key, value)
     return runtime
+
+
+def _program(runtime: Any) -> Any:
+    """Return the program of a runtime, of either of containerd's shims."""
+    options = runtime.get("options", {}) if isinstance(runtime, Mapping) else {}
+    return (options.get("BinaryName") or options.get("Runtime")) if isinstance(options, Mapping) else None
 
 
 def _runtimes_of(plugin: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, put, table_in
-from gpunode.components.runtimes.crio.state import Crio, Merged, merged
+from gpunode.components.runtimes.crio.state import Crio, Merged, merged, runtimes_of
 from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     RESTART_FORBIDDEN,
@@ -29,6 +29,7 @@ from gpunode.components.runtimes.runtime import (
     Runtimes,
     WrittenFile,
     blocked_reason,
+    is_own_runtime,
     restart_of,
     runtime_finding,
 )
@@ -57,6 +58,8 @@ def render(text: str | None, beside: Merged, desired: Runtimes) -> str:
             # CRI-O starts with no slice of systemd's then.
             put(runtime, "conmon_cgroup", "pod")
         if not desired.nvidia:
+            if desired.nvidia is False and is_own_runtime(runtimes_of(runtime).get("nvidia", {}).get("runtime_path")):
+                _remove(runtime, "nvidia")
             return
         runtimes = table_in(runtime, "runtimes", hidden=True)
         # The table takes the whole place of one in an earlier file.
@@ -69,6 +72,14 @@ def render(text: str | None, beside: Merged, desired: Runtimes) -> str:
             put(nvidia, "inherit_default_runtime", False)
 
     return edited(text or _HEAD, edit)
+
+
+def _remove(runtime: Table, name: str) -> None:
+    """Remove a runtime, with the table of runtimes where it was the only one."""
+    if len(runtime["runtimes"]) == 1:
+        del runtime["runtimes"]
+    else:
+        del runtime["runtimes"][name]
 
 
 def path_of(state: Crio) -> str:
@@ -181,7 +192,7 @@ class Desired:
 def desired_of(settings: Settings) -> Desired:
     """Return the CRI-O that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.crio
-    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled)
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None)
     return Desired(runtimes, Disruption[settings.disruption.allow], own.version)
 
 

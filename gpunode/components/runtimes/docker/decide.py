@@ -137,7 +137,7 @@ class Desired:
 def desired_of(settings: Settings) -> Desired:
     """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.docker
-    daemon = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    daemon = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
     return Desired(daemon, Disruption[settings.disruption.allow], own.version, own.source != "present")
 
 
