@@ -33,7 +33,7 @@ from gpunode.operations.transaction import Transaction, refuse_failed, transacti
 class Program:
     """Hold what is one runtime's own: its name, its unit, and shell functions.
 
-    + check FILE: the program's own check of a staged file; fails with its words on standard error
+    + check FILE: the program's own check of a file; fails with its words on standard error, or in $refused
     + effective FILE: print `KEY=VALUE` lines of what the program makes of a file; nothing where it cannot tell
     + digest: print the digest of the merged configuration; nothing where the program has none
     + plugin_state: print `ok` where the running daemon serves containers as $expected says, else what is wrong

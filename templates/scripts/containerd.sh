@@ -1,11 +1,44 @@
 # Functions of runtime.sh that are containerd's own; they take $binary, $config and $checkpoint.
 # The merged configuration is looked at without its imports, which containerd 1 prints in any order
-# (gpunode.components.runtimes.containerd.state makes the same digest). `config dump` is containerd's own check, and exits 0 for
-# a file that it ignores: what it prints is looked at.
+# (gpunode.components.runtimes.containerd.state makes the same digest). `config dump` exits 0 for a file that it ignores
+# and for settings that the CRI plugin refuses: what it prints is compared, and validated.
 
-# shellcheck disable=SC2154  # set by whoever sends it
+# shellcheck disable=SC2034,SC2154  # runtime.sh, which it is sent with, sets and reads them
 
-check() { "$binary" --config "$1" config dump > /dev/null; }
+check() { "$binary" --config "$1" config dump > "$checkpoint/merged.toml" && validated "$checkpoint/merged.toml"; }
+# Print the CRI plugin's settings of a merged configuration, with the other plugins that have settings disabled: what
+# they would do with sockets, snapshots, containers and devices of the node. Metadata (bolt) needs one snapshotter.
+cri_alone() {
+  awk '
+    /^version = / { version = $0 }
+    /^[ \t]*\[/ {
+      name = $0; gsub(/^[ \t]*\[+|\]+[ \t]*$|["\047]/, "", name)
+      is_cri = name ~ /^plugins\.io\.containerd\.(grpc\.v1\.cri|cri\.v1\.(runtime|images))(\.|$)/
+      if (!is_cri && sub(/^plugins\./, "", name) && name !~ /\.(bolt|native)$/) disabled = disabled "\"" name "\", "
+    }
+    is_cri { settings = settings $0 "\n" }
+    END { print version "\ndisabled_plugins = [" disabled "]\nrequired_plugins = [\"" cri "\"]\n" settings }
+  ' cri=io.containerd.grpc.v1.cri "$1"
+}
+# The daemon's own validation: the CRI plugin of a second containerd, in folders of its own, validates its settings
+# before it misses the disabled plugins. It is required, so that this containerd ends there, and opens no socket.
+validated() {
+  trial=$checkpoint/trial code=0
+  rm -rf "$trial" && mkdir "$trial" && cri_alone "$1" > "$trial/config.toml" || return 1
+  NOTIFY_SOCKET='' timeout -k 2 10 "$binary" --config "$trial/config.toml" --root "$trial/root" \
+    --state "$trial/state" --address "$trial/socket" > "$trial/log" 2>&1 || code=$?
+  said=$(sed -n 's/^containerd: load required plugin io.containerd.grpc.v1.cri: //p' "$trial/log" | head -c 1000)
+  rm -rf "$trial"
+  case "$said" in
+    *'invalid plugin config: '*|*'invalid cri '*|*'failed to load base OCI spec '*)
+      refused=$said; return 1;;
+    # What is missing because it is disabled, as containerd 1.6, 1.7 and 2 say it.
+    'failed to get services: '*|'failed to create containerd client: '*) ;;
+    *'no plugins registered for io.containerd.'[gt]*) ;;
+    *) echo "gpunode: caution: whether containerd's CRI plugin loads with the new configuration is not known before a" \
+      "restart: its validation ended with exit status $code (${said:-nothing about that plugin})" >&2;;
+  esac
+}
 effective() {
   "$binary" --config "$1" config dump > "$checkpoint/merged.toml" || return 1
   awk '
@@ -31,6 +64,9 @@ effective() {
 digest() { "$binary" --config "$config" config dump 2>/dev/null | grep -v "^imports =" | sha256sum | cut -d ' ' -f 1; }
 plugin_state() {
   ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
-  timeout -k 2 5 "$ctr" plugins ls |
-    awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u
+  state=$(timeout -k 2 5 "$ctr" plugins ls |
+    awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u)
+  case "$state" in *error*) state="error: $(timeout -k 2 5 "$ctr" plugins ls -d id==runtime id==images id==cri |
+    sed -n 's/^ *Message: *//p' | head -n 1)";; esac
+  echo "$state"
 }

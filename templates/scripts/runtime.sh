@@ -19,6 +19,8 @@ healthy() {
         if systemctl is-active --quiet "$unit" && [ "$(main_process)" = "$process" ]; then return 0; fi
         state='ok, and then the service ended'; break
       fi
+      # A plugin that could not load is not loaded again before the next start.
+      case "$state" in error*) break;; esac
     fi
     # A machine that goes down takes its daemon with it: that is nobody's fault.
     [ "$(systemctl is-system-running || true)" != stopping ] || exit 143
@@ -79,8 +81,10 @@ $files
 FILES
   if [ -n "$files" ]; then
     written "$checkpoint/staged" "$staged"
-    check "$checkpoint/staged" || reject "$program refuses the new configuration"
+    check "$checkpoint/staged" || reject "$program refuses the new configuration${refused:+: $refused}"
     proven "$checkpoint/staged"
+  # A daemon that would not come up by the files of others is left running by the older ones.
+  elif [ -e "$config" ]; then check "$config" || reject "$program refuses its configuration${refused:+: $refused}"
   fi
   while read -r path encoded was; do
     if [ -z "$path" ]; then continue; fi
@@ -112,7 +116,7 @@ FILES
       systemctl reset-failed "$unit" 2>/dev/null || true
       systemctl restart "$unit" || true;;
   esac
-  healthy || reject "after 30 s $program is $service, $plugin '${state:-not answering}'"
+  healthy || reject "$program is $service, $plugin '${state:-not answering for 30 s}'"
   note_loaded "$merged"
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.toml_edit import plain
 from gpunode.components.runtimes.containerd.change import needed_change
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.runtime import Runtimes
@@ -38,12 +39,20 @@ case "$1" in
     if [ -e "$LAB/ends" ] && grep -q nvidia "$LAB/config.toml"; then touch "$LAB/ending"; fi;;
 esac
 """
-# Half of what its `config dump` is: the file as it is. Its comments are dropped, as containerd drops them.
-_CONTAINERD = '#!/bin/sh\n[ ! -e "$LAB/refuses" ] || exit 1\ngrep -v "^#" "$2"\n'
+# Half of what its `config dump` is: the file as it is, without comments, which containerd drops. As a daemon it
+# ends with what containerd 1.6.20 says of a required CRI plugin whose services are disabled, or with another reason.
+_CONTAINERD = """#!/bin/sh
+[ ! -e "$LAB/refuses" ] || exit 1
+case "$*" in *dump) exec grep -v "^#" "$2";; esac
+cp "$2" "$LAB/trial"
+said='failed to get services: service "tasks-service" not found'; [ ! -e "$LAB/said" ] || said=$(cat "$LAB/said")
+echo "containerd: load required plugin io.containerd.grpc.v1.cri: $said" >&2; exit 1
+"""
 # The plugin that does not come up with NVIDIA's runtime, where that is the fault.
 _CTR = """#!/bin/sh
 state=ok; [ ! -e "$LAB/never" ] || state=error
 if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
+case "$*" in *-d*) echo "    Message:   invalid plugin config: x"; exit;; esac
 echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
@@ -63,20 +72,21 @@ class Lab:
 
     def run(
         self,
-        text: str,
+        text: str | None,
         loaded: str = "",
         needs: str = "",
         act: str = "restart",
         was: str = "unread",
         removes: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Let the transaction write a file, and remove another."""
+        """Let the transaction write a file, if any, and remove another."""
         gone = f"\n{removes} - unread" if removes else ""
+        encoded = base64.b64encode((text or "").encode()).decode()
         variables = {
             "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
             "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": act,
-            "files": f"{self.config} {base64.b64encode(text.encode()).decode()} {was}{gone}",
-            "staged": base64.b64encode(text.encode()).decode(),
+            "files": f"{self.config} {encoded} {was}{gone}" if text is not None else "",
+            "staged": encoded,
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
             "proc": str(self.folder), "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
         }  # fmt: skip
@@ -173,7 +183,7 @@ def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothin
             "",
             "failed",
             2,
-            ["30 s", "CRI plugin 'error", "containerd runs again"],
+            ["CRI plugin 'error: invalid plugin config: x'", "containerd runs again"],
         ),
         ("", RIGHT, "/nowhere/nvidia-container-runtime", "restored", 0, ["/nowhere/nvidia-container-runtime"]),
     ],
@@ -187,6 +197,30 @@ def test_what_does_not_work_is_undone_and_the_daemon_runs_by_the_old_file(
     assert (done.returncode, lab.journal, lab.restarts) == (1, journal, restarts), done.stderr
     assert unnamed(done.stderr, *names) == [] and (fault != "ends" or "'error'" not in done.stderr)
     assert lab.config.read_text() == OLD and lab.noted == (lab.digest() if restarts else None)
+
+
+@pytest.mark.parametrize(
+    ("said", "writes", "code", "restarts", "journal"),
+    [
+        ("invalid plugin config: `mirrors` cannot be set when `config_path` is provided", True, 1, 0, "failed"),
+        ("unable to load CRI image service plugin dependency: invalid cri image config: x", False, 1, 0, "failed"),
+        ("unable to load it: no plugins registered for io.containerd.transfer.v1", True, 0, 1, "done"),
+        ("another reason of a version to come", True, 0, 1, "done"),
+    ],
+)
+def test_the_cri_plugin_validates_its_settings_before_any_restart(
+    lab: Lab, said: str, writes: bool, code: int, restarts: int, journal: str
+) -> None:
+    (lab.folder / "said").write_text(said)
+    if not writes:
+        lab.config.write_text(RIGHT)
+    done = lab.run(RIGHT if writes else None)
+    assert (done.returncode, lab.journal, lab.restarts) == (code, journal, restarts), done.stderr
+    assert lab.config.read_text() == (RIGHT if code == 0 or not writes else OLD)
+    assert (said in done.stderr) is (code == 1 or "version to come" in said)
+    trial = plain((lab.folder / "trial").read_text())
+    assert trial["plugins"] == plain(RIGHT)["plugins"] and trial["required_plugins"] == ["io.containerd.grpc.v1.cri"]
+    assert not [*lab.folder.glob("containerd/trial*")]
 
 
 def test_the_target_is_not_blamed_where_the_daemon_does_not_work_by_its_old_file_either(lab: Lab) -> None:

@@ -42,7 +42,7 @@ def test_a_change_that_does_not_work_is_undone_told_of_and_not_tried_again(
     tried = mine.run()
     assert tried.code == 1 and "Traceback" not in tried.printed, tried.printed
     assert "Configure containerd: default runtime nvidia" in tried.printed
-    assert "after 30 s containerd is" in tried.printed, tried.printed
+    assert "containerd is" in tried.printed, tried.printed
     assert "runs again" in tried.printed, tried.printed
     assert lab_nodes.run(node, "cat /etc/containerd/config.toml").stdout == before
     restored = lab_nodes.run(node, _STARTED).stdout
@@ -50,7 +50,7 @@ def test_a_change_that_does_not_work_is_undone_told_of_and_not_tried_again(
 
     again = mine.run()
     assert again.code == 1 and "Traceback" not in again.printed, again.printed
-    assert "after 30 s containerd is" in again.printed, again.printed
+    assert "containerd is" in again.printed, again.printed
     assert lab_nodes.run(node, _STARTED).stdout == restored, "the old service was disturbed for a target known to fail"
     assert lab_nodes.run(node, "cat /etc/containerd/config.toml").stdout == before
 

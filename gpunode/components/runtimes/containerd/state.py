@@ -10,6 +10,7 @@ from typing import Any
 from gpunode.base.probe_output import decoded, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_toml
+from gpunode.base.terminal import printable
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
 from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
@@ -58,7 +59,7 @@ class Containerd(Daemon):
     configured_at, unit_written_at: when a configuration file, and the unit, was last written
     default_runtime, runtimes, enable_cdi: of the merged configuration (`containerd config dump`); None and empty where
     it cannot be read
-    cri_plugin: ok, error, skip … of `ctr plugins ls`
+    cri_plugin: ok, error, skip … of `ctr plugins ls`; cri_reason: why it is error, in containerd's words
     shims: how many containers run
     merged: the digest of the merged configuration, `merged_text`
     loaded: the digest of the configuration that the daemon started with; None where it was not recorded
@@ -82,6 +83,7 @@ class Containerd(Daemon):
     loaded: str | None = None
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
+    cri_reason: str | None = None
 
     @property
     def stale(self) -> bool:
@@ -291,4 +293,5 @@ def parse_containerd(lines: list[str]) -> Containerd:
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),
         merged_text=merged,
+        cri_reason=printable(found.get("cri_reason", "")).strip() or None,
     )

@@ -78,10 +78,14 @@ ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
 set -f; IFS=$NL
 for line in $(timeout -k 2 10 "$ctr" plugins ls); do
   case "$line" in
-    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *) printf 'plugin=%s\n' "$line";;
+    io.containerd.grpc.v1\ *\ cri\ *|io.containerd.cri.v1\ *\ runtime\ *)
+      printf 'plugin=%s\n' "$line"
+      case "$line" in *error*) refused=yes;; esac;;
   esac
 done
 unset IFS; set +f
+[ -z "${refused:-}" ] || echo "cri_reason=$(timeout -k 2 10 "$ctr" plugins ls -d id==runtime id==images id==cri |
+  sed -n 's/^ *Message: *//p' | head -n 1 | head -c 1000)"
 shims=0
 for process in /proc/[0-9]*/comm; do
   # One that ended meanwhile cannot be read.
