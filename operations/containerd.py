@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtimes.containerd.decide import Desired, decide_configuration, decide_version
-from gpunode.components.runtimes.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.runtimes.containerd.merged import needs_restart, running_digest
+from gpunode.components.runtimes.containerd.source import source_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
 from gpunode.facts.runtimes import Containerd
 from gpunode.operations.failure import node_operation, read_fact
@@ -42,9 +43,10 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     change = to_carry_out(decision, as_desired, "containerd's configuration changes")
     if change is None:
         return
-    texts = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
+    drop_ins = {state.own_drop_in: None, **{each.path: each.text for each in state.drop_ins}}
+    texts, source = {state.config_path: state.config_text, **drop_ins}, source_of(desired.unit, None)
     yield from changed(
-        PROGRAM,
+        replace(PROGRAM, unit=desired.unit),
         change,
         texts,
         loaded=running_digest(state),
@@ -52,6 +54,8 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         drain=drain if needs_restart(state, change) else None,
         config=state.config_path,
         binary=state.binary or "containerd",
+        ctr=source.ctr,
+        socket=source.socket,
     )
 
 

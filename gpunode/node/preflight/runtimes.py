@@ -77,6 +77,23 @@ def containerd_cautions(settings: Settings) -> Iterator[Caution]:
         yield CONTAINERD_TOO(default_runtime=desired.default_runtime)
 
 
+UNIT_NOT_KNOWN = RefusalMessage(
+    "containerd-unit-not-configured",
+    "containerd.unit names a program whose containerd gpunode cannot configure.",
+    reason="containerd.unit is {unit}, and gpunode does not configure the runtime of {name}",
+    source="gpunode/data/unmanaged_runtimes.yaml",
+    remedy="leave containerd.unit out, and {remedy}",
+)
+
+
+def unit_refusals(settings: Settings) -> Iterator[Refusal]:
+    """Refuse a unit of a program whose containerd has no file that gpunode could add to."""
+    row = unmanaged.row_of(settings.containerd.unit) if settings.containerd.enabled else None
+    if row is not None and not row.programs:
+        unit = settings.containerd.unit
+        yield UNIT_NOT_KNOWN(unit=unit, name=row.name, remedy=row.remedy.format(unit=unit))
+
+
 OTHER_RUNTIME = CautionMessage(
     "other-runtime",
     "A program on the node runs a containerd or docker of its own, which gpunode does not configure.",

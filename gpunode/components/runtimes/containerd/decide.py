@@ -14,7 +14,6 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
-from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.merged import (
     DEFAULT_RUNTIME,
@@ -23,6 +22,7 @@ from gpunode.components.runtimes.containerd.merged import (
     overrides,
     systemd_cgroup_of,
 )
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, blocked_reason, restart_of
 from gpunode.components.runtimes.service import (
@@ -37,7 +37,6 @@ from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 if TYPE_CHECKING:
     from gpunode.settings import Settings
 
-_UNIT = "containerd.service"
 # Source of the settings -> its packages; none where containerd is installed already.
 PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.io",)}
 
@@ -50,6 +49,7 @@ class Desired:
     version: a version or a branch; None: any
     packages: the packages that install it; none where it is installed already
     sysctls: whether the kernel settings that Kubernetes needs are part of it
+    unit: the unit that runs it
     """
 
     runtimes: Runtimes = field(default_factory=Runtimes)
@@ -58,6 +58,7 @@ class Desired:
     version: str | None = None
     packages: tuple[str, ...] = ()
     sysctls: bool = False
+    unit: str = UNIT
 
 
 def desired_of(settings: Settings) -> Desired:
@@ -65,18 +66,18 @@ def desired_of(settings: Settings) -> Desired:
     own = settings.containerd
     runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
     allowed, packages = Disruption[settings.disruption.allow], PACKAGES.get(own.source, ())
-    return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls)
+    return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls, own.unit)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     version, blocked = decide_version(desired, actual)
-    runs, starts = service_findings(_UNIT, actual, findings.SERVICE, findings.STARTS_AT_BOOT)
+    runs, starts = service_findings(desired.unit, actual, findings.SERVICE, findings.STARTS_AT_BOOT)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     stays = not bad(version) or (blocked is not None and actual.version is not None)
     # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
     configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
-    refusal = configured.refusal or refused_start(_UNIT, runs, starts)
+    refusal = configured.refusal or refused_start(desired.unit, runs, starts)
     if refusal is not None and any(step.waits is None for step in configured.steps):
         configured = Decision(_as_manual(configured.findings, refusal, {}))
     steps: list[Step[RuntimeChange]] = []
@@ -116,7 +117,7 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     restart = change is not None and needs_restart(actual, change)
     blocked = blocked_reason(desired.allowed, actual.shims)
     if change is not None and actual.masked and refusal is None and not (restart and blocked):
-        refusal = masked_refusal(_UNIT)
+        refusal = masked_refusal(desired.unit)
     files: tuple[Finding, ...] = ()
     if not bad(*runtimes):
         files = (_files(actual, change, restart),)
@@ -159,7 +160,7 @@ def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[st
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
     """Return key -> the drop-in of another program that overrides it, and its value."""
-    found = overrides(actual, desired.runtimes, actual.drop_in(PATH) is not None)
+    found = overrides(actual, desired.runtimes, actual.drop_in(actual.own_drop_in) is not None)
     return {item.key: str(item) for item in found}
 
 
@@ -184,7 +185,7 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
         return change, (
             "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed"
-            f". Remedy: look at `journalctl -u containerd` on the node, and {RUN}"
+            f". Remedy: look at `journalctl -u {actual.unit}` on the node, and {RUN}"
         )
     return change, None
 
@@ -256,7 +257,7 @@ def _plugin(actual: Containerd) -> Iterator[Finding]:
         yield findings.CRI_PLUGIN.compared("disabled", "ok", False, cause=cause, disruption=restart_of(actual))
     elif actual.active and plugin is None:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
-        yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
+        yield findings.CRI_PLUGIN.not_known("ok", cause, f"look at `journalctl -u {actual.unit}`")
     elif actual.active:
         yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
 

@@ -15,6 +15,7 @@ from gpunode.base import tables, versions
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
 from gpunode.components.runtimes.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.system.kernel import KUBERNETES
 
@@ -140,6 +141,9 @@ def files(settings: Settings, machine: object) -> dict[str, str | None]:
     found: dict[str, str | None] = {MODULES_LOAD: rendered("modules-load.conf", modules=MODULES)}
     if settings.containerd.kubernetes_sysctls:
         found[SYSCTLS] = rendered("kubernetes-sysctl.conf", values=KUBERNETES)
+    if settings.containerd.unit != UNIT:
+        # Of another program's unit neither the environment nor what it starts with is gpunode's.
+        return {**found, PROXY: None, LOADED: None}
     environment = {name.upper(): value for name, value in settings.proxy.environment.items()}
     found[PROXY] = rendered("http-proxy.conf", environment=environment) if environment else None
     found[LOADED] = rendered("containerd-loaded.service")

@@ -13,7 +13,9 @@ from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.terminal import printable
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
+from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
@@ -53,6 +55,8 @@ class DropIn(Confidential):
 class Containerd(Daemon):
     """The actual containerd of a node. Times are seconds since the epoch.
 
+    unit: its unit; generated: whether the program of that unit writes the root file at each start, as k3s does
+    own_drop_in: where gpunode's drop-in is, or would be
     version: None where it is not installed, or the `binary` that its unit names is missing
     config_text: empty without the file; None in recorded facts, which have no text
     started_at: None where it does not run
@@ -83,6 +87,9 @@ class Containerd(Daemon):
     loaded: str | None = None
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
+    unit: str = UNIT
+    generated: bool = False
+    own_drop_in: str = PATH
     cri_reason: str | None = None
 
     @property
@@ -293,5 +300,8 @@ def parse_containerd(lines: list[str]) -> Containerd:
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),
         merged_text=merged,
+        unit=found.get("unit", UNIT),
+        generated="generated" in found,
+        own_drop_in=f"{found['drop_ins']}/{PATH.rpartition('/')[2]}" if "drop_ins" in found else PATH,
         cri_reason=printable(found.get("cri_reason", "")).strip() or None,
     )
