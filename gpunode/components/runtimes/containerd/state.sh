@@ -63,6 +63,8 @@ for file in "$drop_ins"/*.toml; do add "$file"; done
 
 # The folders too: a drop-in that was removed leaves no other trace.
 overrides=/etc/systemd/system/$UNIT.d noted=/run/gpunode/containerd.loaded
+# Of another unit nothing is noted at its start.
+[ "$UNIT" = containerd.service ] || noted=/dev/null/none
 set --
 root=$config; [ -z "$GENERATED" ] || root=
 for file in "$root" "$drop_ins" "$overrides" "$overrides"/*.conf "$noted"; do
