@@ -18,12 +18,12 @@ def docker() -> None:
     packages: dict[str, str | None] = dict.fromkeys(docker_packages(source, distribution()), desired.version)
     repositories.installed("docker", source, packages, lambda: runtime.packages_now(desired))
     runtime.configuration(
-        name=f"Configure docker: default runtime {desired.daemon.default}",
+        name=f"Configure docker: default runtime {desired.runtimes.default}",
         desired=desired,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run docker, now and at boot", unit="docker.service")
+    systemd.running(name="Run docker, now and at boot", unit=desired.unit)
 
 
 run_alone(__name__, docker, uncordon)

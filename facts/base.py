@@ -15,15 +15,9 @@ from gpunode.base.probe import Probe, Shared, shell_text
 from gpunode.base.reading import Reading, Unknown
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.settings.layers import Merge, layers_of
-from gpunode.system.smi import LEAST, QUERY, REMAPPED
 
 # $SHOWN, and the functions `unit` and `says`. A part says of which units it wants to know.
 UNITS = Shared(shell_text("system/unit"), variable="UNITS")
-
-# $SMI: what nvidia-smi answered. A part may want the query on remapped rows, too.
-SMI = Shared(
-    shell_text("system/smi", QUERY=",".join(QUERY), LEAST=",".join(LEAST), REMAPPED=",".join(REMAPPED)), variable="ALSO"
-)
 
 
 T = TypeVar("T", bound=Reading)

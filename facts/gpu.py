@@ -13,10 +13,11 @@ from gpunode.components.mps.change import APPLY, PATHS
 from gpunode.components.mps.daemon import FOLDER
 from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.components.power import state as power
-from gpunode.facts.base import SMI, UNITS, NodeFact, probe_command
+from gpunode.facts.base import UNITS, NodeFact, probe_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.system import gpu, gpu_users, health
 from gpunode.system.running_boot import RECORD as REBOOTS
+from gpunode.system.smi import SMI
 
 
 class GpuUsers(NodeFact[gpu_users.GpuUsers]):

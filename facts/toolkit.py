@@ -11,12 +11,12 @@ from gpunode.components import smoke
 from gpunode.components.cuda import state as cuda
 from gpunode.components.runtimes.toolkit import state as toolkit
 from gpunode.components.runtimes.toolkit.configuration import ENVVAR, PATH
-from gpunode.components.runtimes.toolkit.specification import CDI_MARK
 from gpunode.components.runtimes.toolkit.state import LINK_RULE
-from gpunode.facts.base import SMI, UNITS, NodeFact, changing_command
+from gpunode.facts.base import UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.packages.families.dnf import LOCKLIST
+from gpunode.system.smi import SMI
 
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
@@ -35,8 +35,6 @@ class ContainerToolkit(NodeFact[toolkit.ContainerToolkit]):
         HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
-        CDI_MARK=CDI_MARK,
-        LATER_HOOKS="|".join(tables.toolkit().hooks),
         REFRESH_SETTINGS=REFRESH_SETTINGS,
         LINK_RULE=LINK_RULE,
     )

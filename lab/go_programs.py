@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked, mark_used, remove, remove_partial
@@ -55,16 +55,23 @@ _TOOLKIT = Group(
     cgo=True,
     linker="'-extldflags=-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy'",
 )
+_CONTAINERD = Group(
+    "github.com/containerd/containerd/v2",
+    "github.com/containerd/containerd/v2/version.Version",
+    prefix="v",
+    seconds=120,
+)
 GROUPS: Mapping[str, Group] = {
     "toolkit-1.20.2": _TOOLKIT,
     "toolkit-1.19.1": _TOOLKIT,
     "toolkit-1.17.8": _TOOLKIT,
     "crictl-1.37.0": Group("sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/pkg/version.Version"),
-    "containerd-2.4.2": Group(
-        "github.com/containerd/containerd/v2",
-        "github.com/containerd/containerd/v2/version.Version",
-        prefix="v",
-        seconds=120,
+    **dict.fromkeys(("containerd-2.4.2", "containerd-2.3.7", "containerd-2.2.9"), _CONTAINERD),
+    "containerd-1.7.35": replace(
+        _CONTAINERD,
+        module="github.com/containerd/containerd",
+        stamp="github.com/containerd/containerd/version.Version",
+        tags="no_btrfs",
     ),
     # Without seccomp, whose library Debian would have to have. It runs on every Linux as it is linked statically.
     "runc-1.5.3": Group(

@@ -1,22 +1,19 @@
-"""CRI-O's runtimes, changed as one transaction: judged by CRI-O itself, proven by its answer, put back if it fails."""
+"""Change CRI-O's runtimes as one transaction: checked by CRI-O itself, proven by its answer, restored if it fails."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from pyinfra import host
-
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtimes.crio.decide import Desired, decide_configuration, path_of
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
+from gpunode.components.runtimes.crio.decide import Desired, decide_configuration, judge_of, path_of
 from gpunode.facts.runtimes import Crio
 from gpunode.operations.failure import node_operation, read_fact
-from gpunode.operations.runtime import Program, changed, to_carry_out, transaction
+from gpunode.operations.runtime import Program, configured, transaction
 from gpunode.operations.transaction import settled
 
-PROGRAM = Program(name="crio", unit="crio.service", plugin="`crio status config`", functions=script_file("crio"))
+PROGRAM = Program("crio", "`crio status config`", script_file("crio"))
 
 
 @node_operation
@@ -29,24 +26,17 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Crio, "CRI-O's state")
-    decision = decide_configuration(desired, state)
-    said = f"CRI-O runs with default runtime {state.default_runtime}" if state.active else "its file is right"
-    change = to_carry_out(decision, said, "CRI-O's configuration changes")
-    if change is None:
-        return
-    if change.act == "restart" and state.containers:
-        host.log(f"CRI-O is restarted under {state.containers} running containers, which run on")
     path = path_of(state)
-    yield from changed(
+    yield from configured(
         PROGRAM,
-        change,
+        judge_of(desired, state),
+        lambda: decide_configuration(desired, state),
         {path: dict(state.files or ()).get(path)},
-        needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
-        drain=drain if change.act == "restart" and state.active else None,
+        drain=drain,
         config=path,
         binary=state.binary or "crio",
         root=state.root,
         drop_ins=state.folder,
-        # CRI-O reads every file in that folder, a new one and a lost one, too.
+        # CRI-O reads every file in that folder: the new one is staged in the folder above.
         aside=state.folder.rpartition("/")[0],
     )

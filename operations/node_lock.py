@@ -27,8 +27,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import extract_control_arguments, make_unix_command_for_host
 from pyinfra.context import ctx_host
 
-from gpunode.agent.files import PLACES
-from gpunode.agent.pull import PATIENCE
+from gpunode.agent.pull import PATIENCE, Places
 from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import with_code
@@ -41,7 +40,7 @@ from gpunode.system.transaction import NODE_LOCKED
 PULL = "GPUNODE_PULL"
 # Set where the lock is a parent process's matter.
 LOCKED = "GPUNODE_LOCKED"
-_TAKE = script_file("node_lock")
+_TAKE, _LOCK = script_file("node_lock"), Places().lock
 
 # What holds the lock of a host: the streams of a command on its connection, or a process here.
 _held: Slot[Any] = Slot(lambda: None)
@@ -92,7 +91,7 @@ def _take(host: Host) -> str | None:
             return None
         if word == "foreign":
             process, _, user = rest.partition(" ")
-            host.log(f"{PLACES.lock} is locked by process {process} of user {user}, not root: the file is replaced")
+            host.log(f"{_LOCK} is locked by process {process} of user {user}, not root: the file is replaced")
         if word in ("waits", "held"):
             process, since, holder = (*rest.split(" ", 2), "", "", "")[:3]
             holder = holder.strip() or "not known who"
@@ -105,7 +104,7 @@ def _take(host: Host) -> str | None:
         remedy = f"wait until it has ended; if its controller is gone for good, `kill {process}` on {host.name}"
     else:
         words = in_one_line("".join(errors)) or "no reason is given"
-        cause = f"the lock {PLACES.lock} of the node cannot be taken: {words}"
+        cause = f"the lock {_LOCK} of the node cannot be taken: {words}"
         remedy = "correct that on the node, and run again; flock is in the package util-linux"
     return with_code(f"{OWN_CAUSE} {cause}\n{OWN_REMEDY} {remedy}", NODE_LOCKED)
 
@@ -114,7 +113,7 @@ def _ask(host: Host) -> tuple[Iterable[str], Iterable[str]]:
     """Start what takes the lock and holds it; return the lines of its output, and of its errors."""
     command = script_command(
         _TAKE,
-        lock=str(PLACES.lock),
+        lock=str(_LOCK),
         by=_name(),
         patience=f"{PATIENCE:.0f}",
         waits="yes" if os.environ.get(WAVE) else "",

@@ -1,16 +1,15 @@
-"""The transaction by which a container runtime's configuration is changed, one for all runtimes (design.md rule 5).
+"""The transaction that changes a container runtime's configuration, one for all runtimes (design.md rule 5).
 
-Files are written beside themselves and proven by the program's own check, in the version that runs; then they are put
-in place, the daemon is restarted or told to read them where what it runs by differs, and the service and its plugin are
-waited for. Where any of that fails, the old files come back, and the daemon with them.
+It stages the files and has the program on the node check them, puts them in place, restarts or reloads the daemon where
+it runs by another configuration, and waits for the service and its plugin. If any of that fails, it puts the old files
+back, and restarts the daemon with them.
 
-What is a runtime's own stands in a `Program`: containerd's in operations/containerd.py, docker's in
-operations/docker.py, CRI-O's in operations/crio.py.
+A `Program` has what differs between runtimes: see operations/containerd.py, docker.py and crio.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,9 @@ from pyinfra.api import StringCommand
 from gpunode.base.decision import Change, Decision
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtimes.runtime import RuntimeChange
-from gpunode.components.runtimes.service import absent_refusal, missing_program
+from gpunode.components.runtimes.judge import RuntimeJudge
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange
+from gpunode.components.runtimes.service import missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing
@@ -31,16 +31,15 @@ from gpunode.operations.transaction import Transaction, refuse_failed, transacti
 
 @dataclass(frozen=True)
 class Program:
-    """Hold what is one runtime's own: its name, its unit, and shell functions.
+    """What differs between runtimes: the name, the plugin that serves containers, and shell functions.
 
-    + check FILE: the program's own check of a file; fails with its words on standard error, or in $refused
-    + effective FILE: print `KEY=VALUE` lines of what the program makes of a file; nothing where it cannot tell
+    + check FILE: the program's own check of a file; fails with its message on standard error, or in $refused
+    + effective FILE: print the `KEY=VALUE` lines that the program makes of a file; nothing where it cannot
     + digest: print the digest of the merged configuration; nothing where the program has none
-    + plugin_state: print `ok` where the running daemon serves containers as $expected says, else what is wrong
+    + plugin_state: print `ok` where the running daemon serves containers with the values of $expected, else the fault
     """
 
     name: str
-    unit: str
     plugin: str
     functions: str
 
@@ -50,42 +49,60 @@ def transaction(program: Program) -> Transaction:
     return Transaction(program.name, script_file("runtime") + program.functions)
 
 
-def changed(
+def configured(
     program: Program,
-    change: RuntimeChange,
-    read: Mapping[str, str | None],
+    judge: RuntimeJudge,
+    decide: Callable[[], Decision[RuntimeChange]],
+    texts: Mapping[str, str | None],
     *,
+    drain: Drain | None,
+    restarts: Callable[[RuntimeChange], bool] = lambda change: change.act == "restart",
     loaded: str = "",
-    needs: str = "",
-    drain: Drain | None = None,
     **variables: str,
 ) -> Iterator[Any]:
-    """Carry out a change as one transaction; a target that was proven not to work is refused.
+    """Carry out the decision about the configuration as one transaction; refuse a target that was proven not to work.
 
-    + read: path -> text of each file as it was read, None where it was not there; another one stops the change
+    A runtime that an earlier operation of the run installs gets a stand-in for its change.
+
+    + decide: return the decision about the configuration of an installed runtime
+    + texts: path -> text of each file as it was read, None where it is missing; a file that changed since stops the run
+    + drain: how the node is emptied before a restart
+    + restarts: whether a change restarts the daemon
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
-    + drain: how the node is emptied first; None where it is not, or the daemon is not going to be restarted
-    + needs: a program without which the new configuration would run no container
-    + variables: what the program's own functions need, above all `config`, the path of its file
+    + variables: what the program's own functions need, above all `config`, the path of its file, and `binary`
     """
+    name, desired = program.name, judge.desired
+    if judge.installed is None:
+        if judge.absent is not None or is_executing():
+            raise OperationRefused(judge.absent or missing_program(desired.unit, variables["binary"]))
+        yield StringCommand("true")
+        return
+    as_desired = f"{name} has the default runtime {desired.runtimes.default}"
+    change = to_carry_out(decide(), as_desired, f"the configuration of {name} changes")
+    if change is None:
+        return
     own = transaction(program)
     refuse_failed(own, change.target)
-    actual = {path: digest_of_text(text) for path, text in read.items()}
+    actual = {path: digest_of_text(text) for path, text in texts.items()}
     files = "\n".join(
         f"{file.path} {'-' if file.text is None else encoded(file.text)} {actual.get(file.path, UNREAD)}"
         for file in change.files
     )
-    if drain is not None:
-        yield from drain(f"{program.name} is to be restarted")
+    if judge.actual.active and restarts(change):
+        if drain is not None:
+            yield from drain(f"{name} is to be restarted")
+        else:
+            host.log(f"{name} is restarted; the restart disturbs {judge.containers} running containers")
     yield transaction_command(
         own,
         change.target,
-        program=program.name,
-        unit=program.unit,
+        program=name,
+        unit=desired.unit,
         plugin=program.plugin,
         notes="/run/gpunode",
         loaded=loaded,
-        needs=needs,
+        # Without this program, the new configuration would run no container.
+        needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
         files=files,
         staged=encoded(change.staged or ""),
         expected="\n".join(change.expected),
@@ -95,24 +112,21 @@ def changed(
     )
 
 
-def forecast(program: Program, installs: bool, binary: str | None) -> Iterator[StringCommand]:
-    """Yield a stand-in for the change of a runtime that an earlier operation installs; refuse one that none installs.
+def packages_of(judge: RuntimeJudge, *programs: str) -> tuple[str | None, tuple[str, ...]]:
+    """Return why a runtime's packages are not changed in this run, None where they are; and which programs are missing.
 
-    + binary: the program that its unit runs, where it has one
+    + programs: those that its packages bring
     """
-    reason = absent_refusal(program.name, installs, binary)
-    if reason is not None or is_executing():
-        raise OperationRefused(reason or missing_program(program.unit, binary or program.name))
-    yield StringCommand("true")
+    return judge.version()[1], () if judge.installed is not None else programs
 
 
 def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:
-    """Return the change of a decision that this run carries out; None where there is none or it waits, which is told.
+    """Return the change of a decision that this run carries out; None where there is none, or it waits.
 
     Raise OperationRefused where no run can make it.
 
-    + as_desired: what is said where nothing is to be changed
-    + waiting: what is said of a change that waits until the settings allow it
+    + as_desired: the message where nothing is to be changed
+    + waiting: the message about a change that waits until the settings allow it
     """
     if decision.refusal is not None:
         raise OperationRefused(decision.refusal)

@@ -9,8 +9,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
+from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
 from gpunode.components.runtimes.toolkit.configuration import PATH, Asked
 from gpunode.components.runtimes.toolkit.decide import (
     decide_configuration,
@@ -18,8 +20,9 @@ from gpunode.components.runtimes.toolkit.decide import (
     hold_text,
     moves,
 )
-from gpunode.components.runtimes.toolkit.specification import CDI_MARK, Specification, decide_specification
+from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit as State
+from gpunode.facts.gpu import Mig
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt import HOLD
@@ -136,8 +139,10 @@ def specification(generate: bool) -> Iterator[Any]:
 
     The toolkit's own unit makes it where there is one: it does so again when driver or toolkit change.
     """
-    driver = driver_state() if generate else DriverState((), None, None, None, None, None)
-    decision = decide_specification(generate, _state(), driver)
+    driver, mig = DriverState((), None, None, None, None, None), None
+    if generate:
+        driver, mig = driver_state(), host.get_fact(Mig)
+    decision = decide_specification(generate, _state(), driver, None if isinstance(mig, Unknown) else mig)
     change = change_now(Specification, decision)
     waiting = next((step.waits for step in decision.steps if step.waits is not None), None)
     if change is None:

@@ -25,6 +25,7 @@ UNKNOWN_CODE = command_error(
 )  # fmt: skip
 # Code of an earlier gpunode: the present one.
 FORMER: Mapping[str, str] = {
+    "preflight.cuda-newer-than-table": "preflight.newer-than-known",
     "mig.key-twice": "mig.declaration",
     "preflight.mps-clients-would-end": "device-plugin.helm-release",
     "preflight.restarts-not-known": "device-plugin.cluster",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, cast
 
@@ -64,6 +65,16 @@ def where(text: str, names: Iterable[str]) -> str:
 
 
 Table = MutableMapping[str, Any]
+
+
+class TableView(MutableMapping[str, Any]):
+    """A table as the program reads it that the file is for; `put` and `table_in` write to the table itself."""
+
+    table: Table
+
+    @abstractmethod
+    def spelled(self, key: str) -> str:
+        """Return the key of the table itself under which to write the value of `key`."""
 
 
 class ConfigurationRefused(ValueError):
@@ -122,10 +133,11 @@ def table_in(parent: Table, key: str, hidden: bool = False) -> Table:
     hidden: no header of its own is printed for it where it holds nothing but tables
     """
     if key not in parent:
-        if isinstance(parent, InlineTable):
+        owner = parent.table if isinstance(parent, TableView) else parent
+        if isinstance(owner, InlineTable):
             parent[key] = tomlkit.inline_table()
         else:
-            parent[key] = {} if type(parent) is dict else tomlkit.table(is_super_table=hidden)
+            parent[key] = {} if type(owner) is dict else tomlkit.table(is_super_table=hidden)
     table = parent[key]
     if not isinstance(table, MutableMapping):
         raise ConfigurationRefused(f"{key!r} is no table in this file, but {table!r}. Remedy: correct it", key)
@@ -136,6 +148,8 @@ def put(table: Table, key: str, value: Any) -> None:
     """Set a key only where it differs, so that a value that is right keeps its spelling and inline comment."""
     if key in table and same(_unwrapped(table[key]), value):
         return
+    if isinstance(table, TableView):
+        table, key = table.table, table.spelled(key)
     old = table.item(key) if key in table and hasattr(table, "item") else None
     if old is None or isinstance(table, InlineTable):
         table[key] = value

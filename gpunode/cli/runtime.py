@@ -92,7 +92,7 @@ def _containerd(text: str | None, version: str, desired: Runtimes, apart: bool) 
     if not apart:
         return editor.render(text, version, desired)
     made = drop_in.drop_in(text, version, desired)
-    if not drop_in.is_imported(text):
+    if not drop_in.is_imported(text, version):
         say(f'note: it counts only where the root file says `imports = ["{drop_in.PATH}"]`', err=True)
     return made
 
@@ -100,9 +100,9 @@ def _containerd(text: str | None, version: str, desired: Runtimes, apart: bool) 
 def _crio(text: str | None, version: str, desired: Runtimes, others: dict[str, str]) -> str:
     """Return CRI-O's drop-in; others: path -> text of the files that CRI-O reads besides it."""
     from gpunode.base.versions import at_least, major_minor
-    from gpunode.components.runtimes.crio import decide, state
+    from gpunode.components.runtimes.crio import editor, state
     from gpunode.settings.runtimes import first_crio_with_cdi
 
     if not at_least(major_minor(version), major_minor(first := first_crio_with_cdi())):
         raise ValueError(f"CRI-O {version} has no CDI. Remedy: install {first} or newer")
-    return decide.render(text, state.merged(others, next(iter(others), "")), desired)
+    return editor.render(text, state.merged(others, next(iter(others), "")), desired)

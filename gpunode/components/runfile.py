@@ -70,7 +70,8 @@ def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     desired = settings.cuda
     if desired.release is None or desired.runfile_sha256 is None:
         raise ValueError("cuda.source 'runfile' needs cuda.release and cuda.runfile_sha256")
-    driver = tables.cuda().toolkit_driver[desired.release]
+    # A release that is newer than the table has no driver in its name, which `CudaSettings` requires.
+    driver = tables.cuda().toolkit_driver.get(desired.release, "")
     platform = tables.cuda_runfile().platforms[system.architecture]
     address, name = desired.runfile_url, "cuda_{release}_{driver}_{platform}.run"
     if versions.at_least(desired.release, tables.cuda_runfile().without_driver):

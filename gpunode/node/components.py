@@ -56,7 +56,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
     if settings.toolkit.enabled:
-        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver, node.mig)
     # One that gpunode does not manage keeps containers from their start all the same.
     used = {each.binary for each in node.containerd.runtimes} | {path for _, path in node.docker.runtimes}
     return Decision(tuple(toolkit.judge_values({}, node.toolkit)) if node.toolkit.runtime_path in used - {None} else ())

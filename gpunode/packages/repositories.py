@@ -100,7 +100,8 @@ def package_repository(settings: Settings, system: OperatingSystem, name: str) -
         channel=settings.toolkit.channel,
     )
     # Docker's is divided by release, as distributions' own are.
-    suite, components = (system.codename or of.version, "stable") if name == "docker" else ("/", "")
+    release = (of.codename if of.newer else system.codename) or of.version
+    suite, components = (release, "stable") if name == "docker" else ("/", "")
     return PackageRepository(
         of.family,
         name,

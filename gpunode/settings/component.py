@@ -114,8 +114,9 @@ Sha256 = Annotated[
     str, matching(r"[0-9a-f]{64}", "a SHA-256: 64 hexadecimal digits, lower case, as sha256sum prints it")
 ]
 DriverBranch = Annotated[str, matching(r"\d{3}", "a driver branch such as '580'")]
-CudaVersion = Annotated[str, matching(r"\d{1,2}\.\d{1,2}", "major.minor such as '12.9'")]
-CudaRelease = Annotated[str, matching(r"\d{1,2}\.\d{1,2}\.\d{1,2}", "major.minor.patch such as '12.9.1'")]
+# No major version of CUDA has had ten minor ones.
+CudaVersion = Annotated[str, matching(r"\d{1,2}\.\d", "major.minor such as '12.9', a minor version of one digit")]
+CudaRelease = Annotated[str, matching(r"\d{1,2}\.\d\.\d{1,2}", "major.minor.patch such as '12.9.1'")]
 ToolkitVersion = Annotated[str, matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'")]
 # Without a package's epoch and revision, which distributions choose: 1.6.20 fits 1.6.20~ds1-1+deb12u1.
 UpstreamVersion = Annotated[

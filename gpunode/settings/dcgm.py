@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field
 
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
-from gpunode.base.versions import at_least
 from gpunode.settings.chart import (
     ChartName,
     ChartVersion,
@@ -30,7 +29,6 @@ class Known(Row):
     """Hold how NVIDIA names DCGM's packages, and which driver's are CUDA 13's.
 
     paired: DCGM -> the exporter that was released with it
-    oldest_chart: the first version of the chart dcgm-exporter that is DCGM 4's
     """
 
     core: str
@@ -40,7 +38,6 @@ class Known(Row):
     former: tuple[str, ...]
     first_branch_of_cuda_13: str
     paired: dict[str, str]
-    oldest_chart: str
     options: dict[str, tuple[str, ...]]
 
 
@@ -58,6 +55,7 @@ def _address(text: str) -> str:
 
 
 def _of_dcgm_4(version: str) -> str:
+    # Another major version has packages of other names.
     if versions.parsed(version).release[0] != 4:
         raise ValueError("must be a version of DCGM 4, such as '4.5.3', or its branch, such as '4.5'")
     return version
@@ -134,13 +132,6 @@ class DcgmSettings(Component):
             )
 
 
-def _no_older(version: str) -> str:
-    oldest = known().oldest_chart
-    if not at_least(version, oldest):
-        raise ValueError(f"is older than the {oldest} that gpunode takes (the first chart of DCGM 4); set a newer one")
-    return version
-
-
 class DcgmExporterChartSettings(ReleaseSettings):
     """NVIDIA's chart dcgm-exporter: pods that tell Prometheus of the GPUs, on the nodes where it is enabled, which
     gpunode labels for it. But for `enabled` all nodes with it must have the same. Needs `kubernetes.enabled`. A node
@@ -153,7 +144,7 @@ class DcgmExporterChartSettings(ReleaseSettings):
     """true: the node gets the exporter's pod. Where no node of the inventory has it any more, the release goes."""
     chart: ChartName = "dcgm-exporter"
     repository: Repository = "https://nvidia.github.io/dcgm-exporter/helm-charts"
-    version: Annotated[ChartVersion, AfterValidator(_no_older)] = "4.8.2"
+    version: ChartVersion = "4.8.2"
     release: ReleaseName = "dcgm-exporter"
     namespace: DnsLabel = "dcgm-exporter"
     engine: Literal["embedded", "host"] = "embedded"

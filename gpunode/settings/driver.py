@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
 from gpunode.base import tables, versions
 from gpunode.settings.component import (
@@ -167,23 +166,6 @@ def root_elsewhere(others: Mapping[str, Component]) -> str | None:
     return driver.root if isinstance(driver, DriverSettings) and driver.is_elsewhere else None
 
 
-_UNKNOWN = "is no CUDA release whose driver gpunode/data/cuda.yaml knows"
-
-
-def _known(version: str) -> str:
-    table = tables.cuda()
-    # A repository may have what came after the table; preflight says what is not known of it.
-    if version not in table.versions and not table.is_newer(version):
-        raise PydanticCustomError("not_listed", _UNKNOWN, {"allowed": table.versions})
-    return version
-
-
-def _released(release: str) -> str:
-    if release not in (known := tuple(tables.cuda().toolkit_driver)):
-        raise PydanticCustomError("not_listed", _UNKNOWN, {"allowed": known})
-    return release
-
-
 CudaRunfileUrl = Annotated[str, is_address, holding_only("release", "driver", "platform")]
 
 
@@ -195,11 +177,11 @@ class CudaSettings(Component):
     source: Literal["cuda-repository", "distribution", "runfile"] = "cuda-repository"
     """Where it comes from: NVIDIA's CUDA repository; the `distribution`'s own (Arch's `cuda` in /opt/cuda, and the
     default there); or NVIDIA's own installer (a .run file)."""
-    version: Annotated[CudaVersion, AfterValidator(_known)] = "12.9"
+    version: CudaVersion = "12.9"
     """Toolkit as major.minor, in quotes; its newest patch release in the repository is installed. Not given: 12.9, and
     from NVIDIA's repositories that are newer than that 13.2 (Debian 13) or 13.3 (Ubuntu 26.04, RHEL 10 and its kin).
-    One that is newer than gpunode's table is installed with a caution, not by a runfile."""
-    release: Annotated[CudaRelease, AfterValidator(_released)] | None = None
+    One that is newer than gpunode's table is installed with a caution."""
+    release: CudaRelease | None = None
     """With `source: runfile`, where it is required: the exact release of `version`, such as `12.9.1`."""
     runfile_url: CudaRunfileUrl = tables.cuda_runfile().url
     """With `source: runfile`: where the installer is; {release}, {driver} (the one that ships with the release; from
@@ -216,19 +198,21 @@ class CudaSettings(Component):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield a release of another version, and what a runfile needs to be told."""
+        known = ", ".join(item for item in tables.cuda().toolkit_driver if versions.in_branch(item, self.version))
         if self.release is not None and not versions.in_branch(self.release, self.version):
             yield "release", f"is not of cuda.version {self.version!r}"
+        elif self.release not in (None, *tables.cuda().toolkit_driver) and self._names_driver(self.release):
+            message = "is not in gpunode/data/cuda.yaml, and its file is named after the driver that the table gives"
+            yield "release", f"{message}; take one of {known}, or set a cuda.runfile_url without {{driver}}"
         if not self.enabled or self.source != "runfile":
             return
-        if tables.cuda().is_newer(self.version):
-            message = (
-                "is newer than all that gpunode/data/cuda.yaml knows, and a .run file bears its driver's version in "
-                "its name, which the table gives; set cuda.source = 'cuda-repository', or use a newer gpunode"
-            )
-            yield "version", message
-            return
         if self.release is None:
-            known = ", ".join(item for item in tables.cuda().toolkit_driver if versions.in_branch(item, self.version))
-            yield "release", f"is needed with cuda.source 'runfile': each release is a file of its own: {known}"
+            listed = f": {known}" if known else ""
+            yield "release", f"is needed with cuda.source 'runfile': each release is a file of its own{listed}"
         if self.runfile_sha256 is None:
             yield "runfile_sha256", "is needed with cuda.source 'runfile': what NVIDIA or `sha256sum` says of it"
+
+    def _names_driver(self, release: str | None) -> bool:
+        """Return whether the installer of a release is named after the driver that it brings."""
+        brings = release is not None and not versions.at_least(release, tables.cuda_runfile().without_driver)
+        return brings and "{driver}" in self.runfile_url

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gpunode.base import tables
 from gpunode.settings.component import Component, component_of, matching
 from gpunode.settings.dcgm import DcgmExporterChartSettings, DcgmSettings
 from gpunode.settings.device_plugin import DevicePluginSettings, GpuOperatorSettings, GpushareSettings
@@ -21,6 +23,7 @@ from gpunode.settings.mig import MigSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import (
     CONTRADICTION,
+    NOT_ALLOWED,
     SECRET,
     UNKNOWN_NAME,
     WRONG_TYPE,
@@ -187,7 +190,18 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
         Problem(f"{name}.{key}", written(_value(found, key)), message, code=CONTRADICTION)
         for key, message in found.contradictions()
     ]
+    problems += _impossible_versions(name, found)
     return (None, problems) if problems else (found, [])
+
+
+def _impossible_versions(name: str, settings: Component) -> Iterator[Problem]:
+    """Yield each version that no release has, or that is older than gpunode supports: no node can have it."""
+    for releases in tables.releases().values():
+        for setting in releases.settings:
+            component, _, key = setting.partition(".")
+            version = attrgetter(key)(settings) if component == name else None
+            if version is not None and (message := releases.mistake(version)) is not None:
+                yield Problem(setting, written(version), message, (*releases.spans, "any newer"), code=NOT_ALLOWED)
 
 
 def _value(settings: Component, key: str) -> object:

@@ -242,8 +242,6 @@ def problem_of(component: str, model: type[Component], error: Mapping[str, Any])
         literals = [part for part in alternatives(annotation_at(model, path)) if get_origin(part) is Literal]
         choices = tuple(str(choice) for part in literals for choice in get_args(part))
         return Problem(key, written(value), "not allowed", choices, code=NOT_ALLOWED)
-    if kind == "not_listed":
-        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]), code=NOT_ALLOWED)
     if kind == "value_error":
         return Problem(key, written(value), str(error["ctx"]["error"]))
     if kind == "too_long":

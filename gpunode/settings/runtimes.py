@@ -55,8 +55,8 @@ class ToolkitSettings(Component):
     accept-nvidia-visible-devices-as-volume-mounts; the toolkit's own default is false)."""
     cdi: Literal["off", "generate"] = "off"
     """`generate`: keep a CDI specification of the loaded driver: by the toolkit's own nvidia-cdi-refresh where it has
-    one (from 1.18), where nvidia-cdi-refresh.env says, else as /etc/cdi/nvidia.yaml. `off`: gpunode's own is
-    removed."""
+    one (from 1.18), where nvidia-cdi-refresh.env says, else as /etc/cdi/nvidia.yaml. It is made again where no runtime
+    can read it, it lacks a GPU or MIG device, or names what the node does not have. `off`: gpunode's own is removed."""
     device_links: bool = True
     """Keep a link in /dev/char for every NVIDIA device, now and by a udev rule: without them a container loses its GPUs
     at `systemctl daemon-reload` where systemd manages the cgroups."""
@@ -212,10 +212,8 @@ class CrioSettings(Runtime):
     """`cgroup_manager`: systemd, else cgroupfs; must agree with the kubelet's cgroupDriver."""
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version that knows no CDI."""
-        first = first_crio_with_cdi()
-        if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
-            yield "version", f"knows no CDI; {first} is the first that does"
+        """Yield nothing: `version` is what has to be there already."""
+        yield from ()
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what CRI-O lacks or is in the way of: its runtime, the kubelet's one, the test's containers."""

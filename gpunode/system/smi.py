@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from gpunode.base.probe import Shared, shell_text
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
 
@@ -69,6 +70,10 @@ QUERY = (
 LEAST = QUERY[: QUERY.index("power.limit")]
 # The fields of a query of their own.
 REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
+# The shared part of probes that prints the answer of nvidia-smi; a probe may add the query of remapped rows.
+SMI = Shared(
+    shell_text("system/smi", QUERY=",".join(QUERY), LEAST=",".join(LEAST), REMAPPED=",".join(REMAPPED)), variable="ALSO"
+)
 
 # nvidia-smi's manual: 14 is a corrupted infoROM. It tells of the GPUs all the same, and warns behind that.
 ANSWERED = (0, 14)

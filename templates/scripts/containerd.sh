@@ -41,7 +41,9 @@ validated() {
 }
 effective() {
   "$binary" --config "$1" config dump > "$checkpoint/merged.toml" || return 1
+  # Of an option, containerd 2 takes any spelling, the last one of a dump; containerd 1 its own first (keys.py).
   awk '
+    /^version = / { folds = $3 > 2 }
     /^[ \t]*\[/ {
       section = $0; gsub(/^[ \t]*\[|\][ \t]*$/, "", section); gsub(/["\047]/, "", section)
       ours = sub(/^plugins\.(io\.containerd\.grpc\.v1\.cri|io\.containerd\.cri\.v1\.runtime|cri)/, "", section)
@@ -51,11 +53,14 @@ effective() {
       value = $3; gsub(/["\047]/, "", value)
       if (section == "containerd" && $1 == "default_runtime_name") name = value
       if (section == "containerd.default_runtime" && $1 == "runtime_type" && value != "") table = 1
-      if (section == "" && $1 == "enable_cdi" ||
-          section ~ /^containerd\.runtimes\.[^.]*\.options$/ && ($1 == "BinaryName" || $1 == "SystemdCgroup"))
-        print (section == "" ? "" : section ".") $1 "=" value
+      if (section == "" && $1 == "enable_cdi") print $1 "=" value
+      key = tolower($1) == "binaryname" ? "BinaryName" : tolower($1) == "systemdcgroup" ? "SystemdCgroup" : ""
+      option = section "." key
+      if (section ~ /^containerd\.runtimes\.[^.]*\.options$/ && key != "" && (folds || $1 == key || !(option in options)))
+        options[option] = value
     }
     END {
+      for (option in options) print option "=" options[option]
       # The deprecated table wins, where there is one.
       if (table) print "containerd.default_runtime.runtime_type is set"
       else if (name != "") print "containerd.default_runtime_name=" name

@@ -19,11 +19,12 @@ from gpunode.base.probe import Text, shell_text
 from gpunode.base.probe_output import checked, decoded, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.components.mps.plugin import PluginMps, parse_plugin_mps
-from gpunode.facts.base import SMI, NodeFact, changing_command
+from gpunode.facts.base import NodeFact, changing_command
 from gpunode.facts.node import Node as NodeFacts
 from gpunode.fleet.drift import inspect
 from gpunode.fleet.inventory import load_inventory
 from gpunode.node import Node
+from gpunode.system.smi import SMI
 from tests.hardware.compared import Comparison, comparisons, of_daemon, of_discovery
 from tests.hardware.log import Log, parse_log
 from tests.hardware.page import page

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ REPORT = Path(__file__).parents[2] / ".reports" / "world.txt"
 NOTHING = "no repository at all was reached, and under CI=true that is a failure"
 _told: list[str] = []
 _found: list[Checked] = []
-_counted: list[str] = []
 
 
 @pytest.fixture
@@ -29,16 +27,6 @@ def tell() -> Iterator[object]:
     yield keep
 
 
-@pytest.fixture
-def counted() -> Iterator[object]:
-    """Return a function that keeps what was counted, to be told at the end: counted(test, counter)."""
-
-    def keep(test: str, found: Counter[str]) -> None:
-        _counted.append(f"{test}: {', '.join(f'{number} {what}' for what, number in sorted(found.items()))}")
-
-    yield keep
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run of CI's in which nothing was reached: each of its checks is skipped, and nothing was looked at."""
     if os.environ.get("CI") == "true" and _found and not any(checked.reached for checked in _found):
@@ -48,10 +36,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was found in the live repositories, and keep it in .reports/world.txt."""
-    if _counted:
-        terminalreporter.section("what was compared")
-        for line in _counted:
-            terminalreporter.write_line(line)
     if _told:
         terminalreporter.section("live repositories (.reports/world.txt)")
         for line in _told:

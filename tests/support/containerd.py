@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from gpunode.components.runtimes.containerd.decide import Desired, desired_of
+from gpunode.components.runtimes.containerd.decide import Desired, desired_of, judge_of
 from gpunode.components.runtimes.containerd.drop_in import drop_in
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.state import Containerd
@@ -26,6 +26,7 @@ _SCALARS = st.one_of(
 )
 _KEYS = st.from_regex(r"\A[a-z_][a-z0-9_.-]{0,12}\Z")
 FOREIGN = st.dictionaries(_KEYS, st.one_of(_SCALARS, st.dictionaries(_KEYS, _SCALARS, max_size=3)), max_size=4)
+JUDGE = judge_of(Desired(), GOOD.containerd)
 
 
 def state(version: str, text: str | None, **fields: Any) -> Containerd:

@@ -1,13 +1,14 @@
-"""What files of containerd say, of each version and schema, and what they are to say once gpunode has edited them."""
+"""containerd's files: any that a version reads, with what gpunode is to make of it, and those that people have."""
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
-from gpunode.components.runtimes.containerd.editor import RUNC_TYPE
+from gpunode.components.runtimes.containerd.companions import RUNC_TYPE
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 CRI2, CRI3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
@@ -78,15 +79,76 @@ def meant(values: dict[str, Any], version: str, asked: Runtimes) -> dict[str, An
     if asked.cdi is not None:
         plugin["enable_cdi"] = asked.cdi
     containerd = plugin.setdefault("containerd", {})
-    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
-        del containerd["default_runtime"]
-    containerd["default_runtime_name"] = asked.default
     runtimes = containerd.setdefault("runtimes", {})
-    runtimes.setdefault("nvidia", copy.deepcopy(runtimes.get("runc", {})))
+    name = containerd.get("default_runtime_name", "runc")
+    inherited = runtimes.get(name if name != "nvidia" else "runc") or runtimes.get("runc", {})
+    if version.startswith("1") and containerd.get("default_runtime", {}).get("runtime_type"):
+        deprecated = containerd.pop("default_runtime")
+        inherited = deprecated if name != "nvidia" else inherited
+    containerd["default_runtime_name"] = asked.default
+    runtimes.setdefault("nvidia", copy.deepcopy(inherited))
     for name in ("runc", "nvidia"):
         runtime = runtimes.setdefault(name, {})
         runtime["runtime_type"] = RUNC_TYPE
         runtime.setdefault("options", {})["SystemdCgroup"] = asked.systemd_cgroup
     runtimes["nvidia"]["options"]["BinaryName"] = NVIDIA_RUNTIME
-    runtimes["nvidia"]["privileged_without_host_devices"] = False
+    key = "privileged_without_host_devices"
+    others = [runtime.get(key) for name, runtime in runtimes.items() if name != "nvidia"]
+    if not any(others) or key not in runtimes["nvidia"]:
+        runtimes["nvidia"][key] = False
     return wanted
+
+
+_DATA = Path(__file__).parents[1] / "unit" / "data"
+_HAND_1 = """# by hand: nobody remembers why
+version = 2
+root = "/var/lib/containerd"   # the big disk
+oom_score = -999
+
+[debug]
+  level = "info"
+
+# our registry
+[plugins."io.containerd.grpc.v1.cri".registry]
+  config_path = "/etc/containerd/certs.d"  # see wiki
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
+  runtime_type = "io.containerd.runc.v2"  # for the batch queue
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
+    BinaryName = "/usr/bin/crun"
+# the end
+"""
+_HAND_2 = """# by hand: nobody remembers why
+version = 3
+root = '/var/lib/containerd'   # the big disk
+oom_score = -999
+
+[debug]
+  level = 'info'
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = '/etc/containerd/certs.d'  # see wiki
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun]
+  runtime_type = 'io.containerd.runc.v2'  # for the batch queue
+  [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]
+    BinaryName = '/usr/bin/crun'
+# the end
+"""
+FILES = ("absent", "empty", "packaged", "kubeadm", "by hand")
+
+
+def known_file(name: str, version: str) -> str | None:
+    """Return a file that people have under a version of containerd; None: there is none."""
+    if name == "absent":
+        return None
+    if name == "empty":
+        return ""
+    if name == "packaged":
+        return (_DATA / "in-containerd-debian12-packaged.toml").read_text()
+    if name == "kubeadm":
+        return (_DATA / f"in-containerd{'2' if version == '2' else '16'}-kubeadm.toml").read_text()
+    return _HAND_2 if version.startswith("2") else _HAND_1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gpunode.components.runtimes.crio.decide import render
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from gpunode.components.runtimes.crio.editor import render
 from gpunode.components.runtimes.crio.state import Crio, merged
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
@@ -26,4 +30,28 @@ RIGHT = Crio(
     default_runtime="nvidia",
     cgroup_manager="systemd",
     runtimes=(("crun", "/usr/libexec/crio/crun"), ("nvidia", NVIDIA_RUNTIME)),
+)
+OTHERWISE = '[crio.runtime]\ndefault_runtime = "crun"\n'
+STATES = st.builds(
+    lambda **changes: replace(RIGHT, **changes),
+    version=st.sampled_from(["1.31.0", "1.31.0", "1.23.5", None]),
+    files=st.sampled_from(
+        [
+            RIGHT.files,
+            ((EARLIER, PACKAGED),),
+            (),
+            ((EARLIER, PACKAGED), (PATH, OWN), (f"{FOLDER}/zz.conf", OTHERWISE)),
+            ((EARLIER, "["), (PATH, OWN)),
+            ((PATH, "["),),
+            None,
+        ]
+    ),
+    default_runtime=st.sampled_from(["nvidia", "crun", None]),
+    cgroup_manager=st.sampled_from(["systemd", "cgroupfs"]),
+    runtimes=st.sampled_from([RIGHT.runtimes, RIGHT.runtimes[:1], ()]),
+    active=st.booleans(),
+    enabled=st.booleans(),
+    masked=st.sampled_from([False, False, True]),
+    containers=st.sampled_from([0, 2]),
+    flags=st.sampled_from([(), (), ("--default-runtime",)]),
 )

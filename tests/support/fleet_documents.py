@@ -36,7 +36,7 @@ _MORE = (
     (imex.DOMAIN, None, "rack1"),
     (mig.INSTANCES, "1", "2g.20gb ×3"),
     (power.POWER_LIMIT, "0", "600 W"),
-    (docker.DEFAULT_RUNTIME, None, "nvidia"),
+    (docker.VALUES["DefaultRuntime"], None, "nvidia"),
     (kubelet.SETTING, "cpuManagerPolicy", "static"),
     (dcgm.SERVICE, "nvidia-dcgm", "active"),
     (health.NO_XIDS, None, "none"),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from gpunode.base.template import rendered
+from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
 from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, render
-from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification
+from gpunode.components.runtimes.toolkit.specification import decide_specification
+from gpunode.components.runtimes.toolkit.state import PACKAGES, parse_toolkit
 from gpunode.settings import settings_from
+from tests.support.readings import encoded
 from tests.support.verify import GOOD
 
 LOADED = "580.95.05"
@@ -34,3 +40,66 @@ def edited(text: str | None, settings: dict[str, Any]) -> str:
 def differing(text: str | None, settings: dict[str, Any]) -> tuple[Difference, ...]:
     """Return how config.toml differs from what these settings ask for."""
     return differences(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+
+
+GPUS = ("GPU-8a4be059-c4e3-5db0-a7b9-a52d7df65c21", "GPU-2c911011-671e-5df3-aef1-74761b5a10cb")
+_CDI = """\
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}
+containerEdits: {env: [A=], hooks: [{hookName: prestart, path: /a}], mounts: [{hostPath: /a, containerPath: /a}]}
+"""
+
+
+def cdi_devices(before: str = "", after: str = "", text: str = _CDI) -> list[str] | None:
+    """Return the devices of a CDI specification in which a text takes the place of another; None: it is not read."""
+    assert before in text
+    item = read("/etc/cdi/nvidia.yaml", text.replace(before, after) if before else text)
+    return None if item is None or item.unreadable else [name for name, _ in item.devices or ()]
+
+
+def _cdi_text(file: str | dict[str, Any]) -> str:
+    """Return the text of a specification; of a table with `devices`, as name -> device nodes, one that has the rest."""
+    if isinstance(file, str):
+        return file
+    devices = [
+        {"name": name, "containerEdits": {"deviceNodes": [{"path": each} for each in nodes]}}
+        for name, nodes in file["devices"].items()
+    ]
+    library = f"/usr/lib/libcuda.so.{LOADED}"
+    hook = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
+    edits = {"mounts": [{"hostPath": library, "containerPath": library}], "hooks": [hook]}
+    content = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": edits}
+    return json.dumps({**content, **{key: value for key, value in file.items() if key != "devices"}})
+
+
+def judged_cdi(
+    files: dict[str, Any], lines: tuple[str, ...] = (), mig: dict[int, int] | None = None, refresh: str | None = None
+) -> SimpleNamespace:
+    """Return what is found of the CDI specifications of a node with two GPUs, and what is made and moved.
+
+    lines: what else the probe prints; mig: GPU instance -> compute instance of the first GPU in MIG mode
+    """
+    texts = [f"cdi={path} {encoded(_cdi_text(file))}" for path, file in files.items()]
+    minors = [f"minor={uuid} {number}" for number, uuid in enumerate(GPUS)]
+    state = replace(parse_toolkit([*texts, *minors, *lines]), version="1.20.2", cdi_refresh=refresh)
+    instances = [
+        GpuInstance(gi, 0, "", 0, 1, (ComputeInstance(ci, 0, "", 0, 1, f"MIG-{gi}"),)) for gi, ci in (mig or {}).items()
+    ]
+    gpus = [
+        MigGpu(index, uuid, "", "", "", *["Enabled" if mig is not None and not index else "Disabled"] * 2,
+               tuple(instances) if mig is not None and not index else ())
+        for index, uuid in enumerate(GPUS)
+    ]  # fmt: skip
+    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(gpus)))
+    (item,) = decision.findings
+    change = next((step.change for step in decision.steps), None)
+    return SimpleNamespace(
+        found=item.actual,
+        right=item.finding_class.value == "ok",
+        by="person" if item.by_person else "run",
+        makes=change and change.target,
+        aside=list(change.aside) if change else [],
+    )

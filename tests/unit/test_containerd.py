@@ -139,7 +139,7 @@ def test_any_section_is_repeated_whole_where_a_drop_in_takes_its_place(plugin: d
 
 def test_texts_of_files_are_in_no_output_and_a_drop_in_that_is_no_toml_has_an_error() -> None:
     secret, broken = (base64.b64encode(text).decode() for text in (b'password = "hunter2"\n', b"= ="))
-    node = parse_containerd([f"drop_in=yes {secret} /a.toml", f"drop_in=yes {broken} /c.toml"])
+    node = parse_containerd([f"drop_in={secret} /a.toml", f"drop_in={broken} /c.toml"])
     node = replace(node, config_text="hunter2", merged_text="hunter2")
     assert "hunter2" not in json.dumps(node.to_json()) + repr(node)
     assert [each.error is None for each in node.drop_ins] == [True, False]

@@ -10,64 +10,25 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyinfra.context import ctx_host
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
-from gpunode.base.versions import in_branch
-from gpunode.components.runtimes.crio.decide import Desired, decide, desired_of, render
+from gpunode.components.runtimes.crio.decide import Desired, decide
+from gpunode.components.runtimes.crio.editor import render
 from gpunode.components.runtimes.crio.state import Crio, Merged, merged, parse_crio
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
-from gpunode.facts.runtimes import Crio as CrioFact
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.node.components import decisions
-from gpunode.node.plan import STOP, plan
 from gpunode.node.requirements import judge as requirements
-from gpunode.node.verdict import judge
-from gpunode.operations import crio
 from gpunode.settings import settings_from
 from gpunode.settings.cluster import default_runtime, needs_runtime_class
-from gpunode.system.transaction import Journal
-from tests.support.crio import EARLIER, FOLDER, OWN, PACKAGED, PATH, RIGHT, ROOT
-from tests.support.simulated_host import Host, commands
+from tests.support.crio import EARLIER, OWN, PACKAGED, PATH, RIGHT, ROOT, STATES
 from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
-OTHERWISE = '[crio.runtime]\ndefault_runtime = "crun"\n'
-ACTUAL = st.builds(
-    lambda **changes: replace(RIGHT, **changes),
-    version=st.sampled_from(["1.31.0", "1.31.0", "1.23.5", None]),
-    files=st.sampled_from(
-        [
-            RIGHT.files,
-            ((EARLIER, PACKAGED),),
-            (),
-            ((EARLIER, PACKAGED), (PATH, OWN), (f"{FOLDER}/zz.conf", OTHERWISE)),
-            ((EARLIER, "["), (PATH, OWN)),
-            ((PATH, "["),),
-            None,
-        ]
-    ),
-    default_runtime=st.sampled_from(["nvidia", "crun", None]),
-    cgroup_manager=st.sampled_from(["systemd", "cgroupfs"]),
-    runtimes=st.sampled_from([RIGHT.runtimes, RIGHT.runtimes[:1], ()]),
-    active=st.booleans(),
-    enabled=st.booleans(),
-    masked=st.sampled_from([False, False, True]),
-    containers=st.sampled_from([0, 2]),
-    flags=st.sampled_from([(), (), ("--default-runtime",)]),
-)
-ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
 
 
 def lines(files: dict[str, str], **others: str) -> list[str]:
     found = [f"{key}={value}" for key, value in others.items()]
     return [*found, *(f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items())]
-
-
-def settings(allow: str = "restart", **values: Any) -> Any:
-    return settings_from({**DATA, "crio": {"enabled": True, **values}, "disruption": {"allow": allow}})
 
 
 def test_the_texts_of_the_files_are_in_no_output() -> None:
@@ -112,42 +73,7 @@ def test_the_new_runtime_takes_over_where_conmon_is_and_what_the_file_says_other
     }  # fmt: skip
 
 
-@given(actual=ACTUAL, allow=ALLOW, runtime=st.sampled_from(["nvidia", "crun"]), systemd=st.booleans())
-def test_of_crio_drift_plan_verdict_and_run_say_the_same(actual: Crio, allow: str, runtime: str, systemd: bool) -> None:
-    asked = settings(allow, default_runtime=runtime, systemd_cgroup=systemd, version="1.31")
-    node = replace(GOOD, crio=actual)
-    decision = decisions(asked, node)["crio"]
-    bad = [item for item in judge(asked, node) if item.component == "crio" and item.finding_class != "ok"]
-    settled = {item.what for step in decision.steps for item in step.settles}
-    # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
-    assert settled <= {item.what for item in bad}
-    for item in bad:
-        if item.finding_class is FindingClass.NOT_KNOWN:
-            assert item.what not in settled and item.cause, item
-        else:
-            assert item.what in settled or item.by_person, item
-    waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
-    made = next((step for step in decision.steps if not step.action.startswith("start")), None)
-    assert waiting == ({item.what for item in made.settles} if made is not None and made.waits else set())
-    if actual.version is None or not in_branch(actual.version, "1.31"):
-        # Refused before anything is touched.
-        assert not plan(asked, node).steps
-    else:
-        rows = [step for step in plan(asked, node).steps if step.component == "crio" and step.action != STOP]
-        steps = [step for step in rows if ": " not in step.action]
-        assert [(step.action, step.pending) for step in steps] == [
-            (step.action, step.waits is not None) for step in decision.steps
-        ]
-    if actual.files is None:
-        return
-    host = Host({CrioFact: actual, TransactionJournal: Journal(None, None, None, False)})
-    with ctx_host.use(host):
-        given_commands = commands(crio.configuration, host, desired=desired_of(asked))
-    assert host.refusals == ([decision.refusal] if decision.refusal else [])
-    assert (given_commands != []) == (made is not None and made.change is not None and made.waits is None)
-
-
-@given(actual=ACTUAL, runtime=st.sampled_from(["nvidia", "crun"]), systemd=st.booleans())
+@given(actual=STATES, runtime=st.sampled_from(["nvidia", "crun"]), systemd=st.booleans())
 def test_the_steps_carried_out_leave_none(actual: Crio, runtime: str, systemd: bool) -> None:
     desired = Desired(Runtimes(runtime, systemd), Disruption.reboot)
     decision = decide(desired, actual)

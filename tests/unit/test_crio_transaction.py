@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.runtimes.crio.decide import change
+from gpunode.components.runtimes.crio.decide import needed_change
 from gpunode.components.runtimes.crio.state import Crio, parse_crio
 from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes
 from gpunode.facts.runtimes import Crio as CrioFact
@@ -114,7 +114,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     # The runtime itself is the toolkit's.
-    monkeypatch.setattr("gpunode.components.runtimes.crio.decide.NVIDIA_RUNTIME", str(tmp_path / "bin" / "nvidia"))
+    for module in ("decide", "editor"):
+        path = f"gpunode.components.runtimes.crio.{module}.NVIDIA_RUNTIME"
+        monkeypatch.setattr(path, str(tmp_path / "bin" / "nvidia"))
     etc = tmp_path / "etc"
     command = f"{tmp_path}/bin/crio --config {etc}/crio.conf --config-dir={etc}/crio.conf.d"
     (tmp_path / "unit").write_text(
@@ -154,18 +156,18 @@ def test_a_node_without_crio_has_none(lab: Lab) -> None:
 
 
 def test_a_change_is_judged_brought_in_and_proven_and_nothing_is_left_to_do(lab: Lab) -> None:
-    done = lab.run(change(lab.read(), Runtimes()))
+    done = lab.run(needed_change(lab.read(), Runtimes()))
     assert (done.returncode, lab.restarts) == (0, 1), done.stderr
     after = lab.read()
-    assert after.default_runtime == "nvidia" and change(after, Runtimes()) is None
+    assert after.default_runtime == "nvidia" and needed_change(after, Runtimes()) is None
     assert 'monitor_path = "/usr/libexec/crio/conmon"' in lab.drop_in.read_text()
     assert lab.names() == ["10-crio.conf", "99-nvidia.toml"]
     # Broken by hand while it runs: the file comes back, and no restart is needed.
     lab.drop_in.unlink()
-    done = lab.run(change(lab.read(), Runtimes()))
+    done = lab.run(needed_change(lab.read(), Runtimes()))
     assert (done.returncode, lab.restarts) == (0, 1), done.stderr
     # And the way to another default, with other cgroups.
-    done = lab.run(change(lab.read(), Runtimes("crun", systemd_cgroup=False)))
+    done = lab.run(needed_change(lab.read(), Runtimes("crun", systemd_cgroup=False)))
     assert (done.returncode, lab.restarts, lab.read().cgroup_manager) == (0, 2, "cgroupfs"), done.stderr
 
 
@@ -180,7 +182,7 @@ def test_a_change_is_judged_brought_in_and_proven_and_nothing_is_left_to_do(lab:
 def test_what_crio_refuses_or_does_not_start_by_is_undone(
     lab: Lab, default: str, fault: str, restarts: int, says: str
 ) -> None:
-    made = change(replace(lab.read(), default_runtime=None), Runtimes(default))
+    made = needed_change(replace(lab.read(), default_runtime=None), Runtimes(default))
     if fault == "runtime":
         (lab.folder / "bin" / "nvidia").unlink()
     elif fault:
@@ -191,7 +193,7 @@ def test_what_crio_refuses_or_does_not_start_by_is_undone(
 
 
 def test_what_somebody_wrote_meanwhile_is_kept_where_crio_does_not_read_it(lab: Lab) -> None:
-    made = change(lab.read(), Runtimes())
+    made = needed_change(lab.read(), Runtimes())
     systemctl = lab.folder / "bin" / "systemctl"
     once = f'{{ touch "$LAB/once"; echo "# mine" > {lab.drop_in}; }}'
     meanwhile = f'[ "$1" != restart ] || [ -e "$LAB/once" ] || {once}\n'

@@ -17,6 +17,7 @@ from gpunode.components.cuda.decide import desired_of as cuda_desired
 from gpunode.components.runtimes.containerd.decide import desired_of as containerd_desired
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.state import DropIn
+from gpunode.components.runtimes.crio.decide import desired_of as crio_desired
 from gpunode.components.runtimes.docker.decide import desired_of as docker_desired
 from gpunode.components.runtimes.docker.editor import render as render_docker
 from gpunode.components.runtimes.podman.state import Podman
@@ -24,6 +25,7 @@ from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.components.runtimes.toolkit.configuration import asked_of
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.system import Unit as UnitFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
@@ -34,11 +36,12 @@ from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files, in_order
 from gpunode.node.plan import STOP, plan
 from gpunode.node.verdict import judge
-from gpunode.operations import containerd, cuda, docker, systemd, toolkit
+from gpunode.operations import containerd, crio, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
 from gpunode.system.applied import Applied, PresentFile
 from gpunode.system.service import Unit
 from gpunode.system.transaction import Journal
+from tests.support.crio import STATES as CRIO
 from tests.support.docker_change import RIGHT
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import DATA, GOOD
@@ -94,12 +97,14 @@ DOCKER = st.builds(
 ALLOW = st.sampled_from(["nothing", "restart", "reboot"])
 
 
-BRANCH = {"containerd": "1.6", "docker": "26.1"}
+BRANCH = {"containerd": "1.6", "docker": "26.1", "crio": "1.31"}
 
 
 def settings(allow: str, cdi: bool | None, component: str) -> Any:
     # No other runtime may be refused before it.
-    asked = {name: {"enabled": name == component, "cdi": cdi, "version": branch} for name, branch in BRANCH.items()}
+    asked = {name: {"enabled": name == component, "version": branch} for name, branch in BRANCH.items()}
+    if component != "crio":
+        asked[component]["cdi"] = cdi
     return settings_from({**DATA, **asked, "disruption": {"allow": allow}})
 
 
@@ -123,28 +128,24 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     ]
     # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
     if decision.refusal is not None:
-        assert bad and all(step.pending for step in steps if step.action.startswith(("start", "bring", "write")))
+        assert bad and all(step.pending for step in steps if step.action.startswith(("start", "configure", "write")))
     waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
     change = next((step for step in decision.steps if step.action not in (install, *_STARTS)), None)
     if change is not None and change.waits is not None:
         assert {item.what for item in change.settles} <= waiting
     held = [step.waits for step in decision.steps if step.action == install]
-    with ctx_host.use(Host({fact: actual})):
-        if component == "containerd":
-            arguments: dict[str, Any] = {"desired": containerd_desired(asked)}
-            waits, _ = containerd.packages_now(**arguments)
-        else:
-            arguments = {"desired": docker_desired(asked)}
-            waits, _ = docker.packages_now(**arguments)
-    assert held in ([], [waits])
+    arguments: dict[str, Any] = {"desired": _DESIRED[component](asked)}
+    if component != "crio":
+        with ctx_host.use(Host({fact: actual})):
+            assert held in ([], [operation.packages_now(**arguments)[0]])
     gone = (actual.daemon_version if component == "docker" else actual.version) is None
-    if held == [None] or gone or actual.config_text is None:
+    if held == [None] or gone or getattr(actual, "files" if component == "crio" else "config_text") is None:
         # A run decides by what it finds when the packages have come.
         return
     # What waits is told as pending by the run, too; what no run mends is refused by it.
     host = Host({fact: actual, TransactionJournal: Journal(None, None, None, False)})
     with ctx_host.use(host):
-        given_commands = commands(operation, host, **arguments)
+        given_commands = commands(operation.configuration, host, **arguments)
     starting, refused = _started(f"{component}.service", actual) if not host.refusals else ([], host.refusals)
     assert refused == ([decision.refusal] if decision.refusal else [])
     assert (starting != []) == any(step.action in _STARTS[1:] and step.waits is None for step in decision.steps)
@@ -163,18 +164,24 @@ def _started(unit: str, actual: Any) -> tuple[list[str], list[str]]:
         return commands(systemd.running, host, unit=unit), host.refusals
 
 
+_DESIRED = {"containerd": containerd_desired, "docker": docker_desired, "crio": crio_desired}
 _STARTS = ("set what Kubernetes needs of the kernel", "start it", "start it at boot")
 
 
 @given(actual=CONTAINERD, allow=ALLOW, cdi=st.sampled_from([None, True, False]))
 def test_of_containerd_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: str, cdi: bool | None) -> None:
     node = replace(GOOD, containerd=actual, docker=RIGHT)
-    _agree("containerd", node, allow, cdi, containerd.configuration, ContainerdFact, actual)
+    _agree("containerd", node, allow, cdi, containerd, ContainerdFact, actual)
 
 
 @given(actual=DOCKER, allow=ALLOW, cdi=st.sampled_from([None, True, False]))
 def test_of_docker_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: str, cdi: bool | None) -> None:
-    _agree("docker", replace(GOOD, docker=actual), allow, cdi, docker.configuration, DockerFact, actual)
+    _agree("docker", replace(GOOD, docker=actual), allow, cdi, docker, DockerFact, actual)
+
+
+@given(actual=CRIO.filter(lambda each: each.version == "1.31.0"), allow=ALLOW)
+def test_of_crio_drift_plan_verdict_and_run_say_the_same(actual: Any, allow: str) -> None:
+    _agree("crio", replace(GOOD, crio=actual), allow, None, crio, CrioFact, actual)
 
 
 STOPPED = st.fixed_dictionaries({
@@ -231,7 +238,7 @@ def test_behind_what_a_run_refuses_nothing_is_promised_of_any_component(there: d
     for index, name in enumerate(order):
         # What packages are still to bring is decided when they have come.
         coming = any(step.action.startswith("install") for step in ready.get(name, ()))
-        coming = coming or (name in BRANCH and there[name].config_text is None)
+        coming = coming or (name in ("containerd", "docker") and there[name].config_text is None)
         refused = [] if coming else _refuses(name, node, own)
         if not refused:
             continue

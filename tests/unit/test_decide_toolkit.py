@@ -13,11 +13,13 @@ from pyinfra.context import ctx_host
 from gpunode.base.decision import Decision, bad
 from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.configuration import asked_of
 from gpunode.components.runtimes.toolkit.decide import Desired, decide, desired_of, hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification
-from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit
+from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.operations import toolkit
 from gpunode.packages.families.dnf import locked
@@ -155,7 +157,7 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
     ):
         if arguments is None:
             continue
-        host = Host({ToolkitFact: there, DriverFact: driver})
+        host = Host({ToolkitFact: there, DriverFact: driver, MigFact: GOOD.mig})
         with ctx_host.use(host):
             given_commands = commands(operation, host, **arguments)
         steps = [step for step in decision.steps if (kind and isinstance(step.change, kind)) or

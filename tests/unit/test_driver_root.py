@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from gpunode.base.probe_output import checked
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import parse_driver
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.configuration import asked_of, judged_of, render
 from gpunode.components.runtimes.toolkit.decide import decide_configuration
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
-from gpunode.components.runtimes.toolkit.state import CdiSpecification
 from gpunode.facts import base
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Gpus as GpusFact

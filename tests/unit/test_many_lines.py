@@ -22,7 +22,7 @@ def test_more_lines_than_a_component_has_are_refused(count: int) -> None:
 
 def test_more_drop_ins_than_anybody_has_are_refused() -> None:
     with pytest.raises(ParseError):
-        parse_containerd(["drop_in=yes - /a/1.toml"] * 501)
+        parse_containerd(["drop_in=- /a/1.toml"] * 501)
 
 
 def test_kernels_are_judged_in_time_by_their_number() -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.pure
 
 DATA = resources.files("gpunode.data")
 # The only numbers that are counts or positions; all else with digits is a version or an id, and those are strings.
-COUNTS = {"profiles", "profile_id", "compute", "starts", "size", "default_version", "accepts", "needs_mib"}
+COUNTS = {"profiles", "profile_id", "compute", "starts", "size", "default_version", "needs_mib"}
 COUNTS |= {"instances_with", "compute_starts", "zypper_exits"}
 
 
@@ -126,13 +126,6 @@ def test_every_public_repository_has_a_full_fingerprint() -> None:
     assert set(tables.repositories()) == {"cuda", "toolkit", "docker"}
     for repository in tables.repositories().values():
         assert re.fullmatch(r"[0-9A-F]{40}", repository.key_fingerprint)
-
-
-def test_containerd_schemas_name_the_cri_plugin() -> None:
-    old, new = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
-    schemas = tables.containerd().schemas
-    assert [each.cri_plugin for each in schemas] == [old, new, new, new]
-    assert [each.verified for each in schemas[1:]] == [True, False, True]
 
 
 # The rows that docs/how-to/add-a-distribution.md has people enter.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,10 +14,11 @@ import pytest
 
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import Unknown
+from gpunode.components.runtimes.toolkit.cdi import CDI_MARK, CdiSpecification
 from gpunode.components.runtimes.toolkit.configuration import asked_of
-from gpunode.components.runtimes.toolkit.specification import CDI_MARK
-from gpunode.components.runtimes.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
+from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit, parse_toolkit
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.packages import DebPackages as DebPackagesFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.lab.world.toolkit import modes
@@ -42,7 +44,7 @@ def host_with(host: Host) -> HostWith:
     """Return a function that gives a host with a reading of the toolkit, and other values of the driver's."""
 
     def make(reading: ContainerToolkit | Unknown, **driver: Any) -> Host:
-        host.readings = {ToolkitFact: reading, DriverFact: replace(GOOD.driver, **driver)}
+        host.readings = {ToolkitFact: reading, DriverFact: replace(GOOD.driver, **driver), MigFact: GOOD.mig}
         host.noops.clear()
         host.refusals.clear()
         return host
@@ -57,49 +59,42 @@ def _probe(root: Path) -> ContainerToolkit:
     return parse_toolkit(checked(done.stdout.splitlines()))
 
 
+def _text(kind: str = "nvidia.com/gpu", driver: str = LOADED, hook: str = "update-ldcache") -> str:
+    library, args = f"/usr/lib/libcuda.so.{driver}", ["nvidia-cdi-hook", hook]
+    edits: dict[str, Any] = {"mounts": [{"hostPath": library, "containerPath": library}]}
+    edits["hooks"] = [{"hookName": "createContainer", "path": "/gone/nvidia-cdi-hook", "args": args}]
+    devices = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/null", "major": 7}]}}]
+    return json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices, "containerEdits": edits})
+
+
 @pytest.mark.real
-def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_path: Path) -> None:
+def test_specifications_are_read_with_what_the_node_lacks_of_them_and_drafts_are_none(tmp_path: Path) -> None:
     (tmp_path / "etc/cdi").mkdir(parents=True)
     (tmp_path / "run").mkdir()
-    body = "kind: {}\nmounts:\n- hostPath: /usr/lib/libcuda.so.580.95.05\n- hostPath: /usr/lib/libcuda.so.1\n"
-    body += "- hostPath: /opt/another/libcuda.so.535.1.2\n"
-    (tmp_path / "etc/cdi/nvidia.yaml").write_text(f"{CDI_MARK}\n---\n" + body.format("nvidia.com/gpu"))
-    (tmp_path / "etc/cdi/plugin.yaml").write_text(body.format("k8s.device-plugin.nvidia.com/gpu"))
-    (tmp_path / "run/n.json").write_text('{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.570.172.08"}')
-    (tmp_path / "run/empty.yaml").write_text("kind: nvidia.com/gpu\n")
-    assert _probe(tmp_path).cdi == (
-        CdiSpecification(f"{tmp_path}/etc/cdi/nvidia.yaml", "580.95.05", True, (), "/usr/lib/libcuda.so.580.95.05"),
-        CdiSpecification(f"{tmp_path}/run/empty.yaml", None),
-        CdiSpecification(f"{tmp_path}/run/n.json", "570.172.08", library="/lib/libcuda.so.570.172.08"),
-    )
-
-
-@pytest.mark.real
-def test_a_specification_that_a_newer_toolkit_made_is_told_by_the_hooks_that_the_older_one_lacks(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "etc/cdi").mkdir(parents=True)
-    (tmp_path / "run").mkdir()
-    hook = "  - {{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, {}]}}\n"
-    hooks = "".join(map(hook.format, ("update-ldcache", "enable-cuda-compat", "disable-device-node-modification")))
-    text = f"kind: nvidia.com/gpu\nhooks:\n{hooks}hostPath: /lib/libcuda.so.{LOADED}\n"
-    (tmp_path / "run/nvidia.yaml").write_text(text)
-    (item,) = _probe(tmp_path).cdi
-    assert item.hooks == ("nvidia-cdi-hook", "enable-cuda-compat", "disable-device-node-modification")
-    assert replace(GOOD.toolkit, version="1.18.2", cdi=(item,)).stale_cdi(LOADED) == ()
-    downgraded = replace(GOOD.toolkit, version="1.17.9", cdi=(item,))
-    assert downgraded.stale_cdi(LOADED) == (item,)
-
-
-@pytest.mark.real
-def test_a_draft_that_a_run_left_behind_is_no_specification_and_is_found(tmp_path: Path) -> None:
-    (tmp_path / "etc/cdi").mkdir(parents=True)
-    body = f"kind: nvidia.com/gpu\nhostPath: /lib/libcuda.so.{LOADED}\n"
-    for name in ("nvidia.yaml", "nvidia.yaml.gpunode-new.AbC123", "nvidia.yaml.gpunode-new.AbC123.yaml"):
-        (tmp_path / "etc/cdi" / name).write_text(f"{CDI_MARK}\n{body}")
-    reading = _probe(tmp_path)
-    assert [Path(item.path).name for item in reading.cdi] == ["nvidia.yaml"]
-    assert len(reading.cdi_drafts) == 2
+    later = "disable-device-node-modification"
+    files = {
+        "etc/cdi/nvidia.yaml": f"{CDI_MARK}\n---\n{_text(hook=later)}",
+        "etc/cdi/nvidia.yaml.gpunode-new.AbC123": _text(),
+        "etc/cdi/nvidia.yaml.gpunode-new.AbC123.yaml": _text(),
+        "etc/cdi/plugin.yaml": _text("k8s.device-plugin.nvidia.com/gpu"),
+        "etc/cdi/other.yaml": "kind: [",
+        "run/empty.yaml": "",
+        "run/n.json": _text(driver="570.172.08"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    state = _probe(tmp_path)
+    own, other = state.cdi
+    assert own == CdiSpecification(
+        f"{tmp_path}/etc/cdi/nvidia.yaml", LOADED, True, ("nvidia-cdi-hook", later), f"/usr/lib/libcuda.so.{LOADED}",
+        "0.5.0", devices=(("0", ("/dev/null",)),),
+        lost=("/gone/nvidia-cdi-hook, which is not there", f"/usr/lib/libcuda.so.{LOADED}, which is not there"),
+    )  # fmt: skip
+    assert (other.path, other.driver_version, other.ours) == (f"{tmp_path}/run/n.json", "570.172.08", False)
+    assert len(state.cdi_drafts) == 2
+    assert state.of_other_kind == (f"{tmp_path}/etc/cdi/plugin.yaml",)
+    assert replace(GOOD.toolkit, version="1.18.2").hooks_lacking(own) == ()
+    assert replace(GOOD.toolkit, version="1.17.9").hooks_lacking(own) == (later,)
 
 
 REFRESH_UNIT = """show_units() { :; }
@@ -130,7 +125,7 @@ def test_the_specification_of_the_toolkit_s_unit_is_looked_for_where_its_setting
     (tmp_path / "sys/systemd/system/nvidia-cdi-refresh.service").touch()
     if settings is not None:
         (tmp_path / "refresh.env").write_text(settings.replace("ROOT", str(tmp_path)))
-    (tmp_path / name).write_text(f'{{"kind": "nvidia.com/gpu", "hostPath": "/lib/libcuda.so.{LOADED}"}}')
+    (tmp_path / name).write_text(_text())
     part = f"{REFRESH_UNIT.replace('$ROOT', str(tmp_path))}{ToolkitFact.probe}".replace(
         "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env", f"{tmp_path}/refresh.env"
     ).replace("for folder in /etc /run", f"modules=/none\nfor folder in {tmp_path}/sys /run")

@@ -31,7 +31,7 @@ def test_toolkits_to_13_4_2_have_their_driver_and_branches_from_510_to_620_are_k
 @pytest.mark.parametrize(
     ("branch", "named"),
     [
-        ("615", ["615", "NVIDIA's page"]), ("620", ["620", "NVIDIA's page"]), ("700", ["700", "no table"]),
+        ("615", ["615", "NVIDIA's page"]), ("620", ["620", "NVIDIA's page"]), ("700", None),
         ("545", ["545", "end of life"]), ("610", ["610", "end of life (2026-08)"]), ("595", None), ("580", None),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from gpunode.base import versions
 from gpunode.base.tables.driver_versions import (
     Cuda,
     CudaRunfile,
@@ -90,10 +91,18 @@ def reason_to_refuse(os_id: str, version_id: str) -> str | None:
 def distribution(os_id: str, version_id: str) -> Distribution | None:
     """Return the supported distribution with that /etc/os-release ID and VERSION_ID; None if there is none.
 
-    A row whose version is a major number alone is for all its minor releases.
+    A row whose version is a major number alone is for all its minor releases. A version that is newer than all rows of
+    its ID has the newest row, with its own version as `newer`.
     """
-    fitting = (version_id, version_id.partition(".")[0])
-    return next((row for row in distributions() if row.id == os_id and row.version in fitting), None)
+    rows = {row.version: row for row in distributions() if row.id == os_id}
+    if row := rows.get(version_id) or rows.get(version_id.partition(".")[0]):
+        return row
+    try:
+        newest = max(rows.values(), key=lambda row: versions.parsed(row.version), default=None)
+        is_newer = newest is not None and versions.parsed(version_id) > versions.parsed(newest.version)
+    except versions.VersionError:  # a rolling release has no version
+        return None
+    return replace(newest, newer=version_id) if newest is not None and is_newer else None
 
 
 def installs_headers(os_id: str) -> bool:

@@ -100,10 +100,6 @@ class Cuda:
         known = {versions.major_minor(release) for release in self.toolkit_driver}
         return tuple(sorted(known, key=versions.parsed, reverse=True))
 
-    def is_newer(self, version: str) -> bool:
-        """Say whether a major.minor came after all that the table knows."""
-        return versions.parsed(version) > versions.parsed(self.versions[0])
-
     def minor_driver(self, version: str) -> str | None:
         """Return the oldest driver that minor-version compatibility promises for a toolkit; None without a promise."""
         return self.minor_version_compatibility.get(versions.branch_of(version))

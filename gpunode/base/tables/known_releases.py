@@ -38,11 +38,6 @@ class Releases(Row):
     settings: tuple[str, ...] = ()
 
     @property
-    def oldest(self) -> str:
-        """Return the oldest known release."""
-        return self.spans[0].partition("-")[0].replace("x", "0")
-
-    @property
     def newest(self) -> str:
         """Return the newest known release."""
         return self.spans[-1].rpartition("-")[2]
@@ -68,9 +63,9 @@ class Releases(Row):
         """Return why no program has this version, or gpunode supports none so old; None where one may. As `place`."""
         place = self.place(version)
         if place is Place.OLDER:
-            return f"is older than {self.oldest}, the oldest release of {self.name} that gpunode supports"
+            return f"is older than the oldest release of {self.name} that gpunode supports"
         if place is Place.NEVER:
-            return f"is no release of {self.name}; known are {', '.join(self.spans)}"
+            return f"is no release of {self.name}"
         return None
 
 

@@ -33,7 +33,8 @@ class Distribution(Row):
     `oldest_cuda` likewise. `own_branch` is the branch of the distribution's own driver. `refused_keys` are names of
     signing keys that its package manager does not take. `there` are packages of gpunode's tools that every node of it
     has under another name, which excludes that one; `epel` says whether dkms is in EPEL, where the package manager is
-    dnf, and not in its own archive.
+    dnf, and not in its own archive. `codename` is the release in Docker's repository for apt. `newer` is the version of
+    a node's system that is newer than every row of its id, and that this row, the newest one, is taken for.
     """
 
     id: str
@@ -54,6 +55,8 @@ class Distribution(Row):
     open_behind: OpenBehind | None = None
     there: tuple[str, ...] = ()
     epel: bool = True
+    codename: str | None = None
+    newer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -171,26 +174,24 @@ class Repositories(Row):
 
 @dataclass(frozen=True)
 class ContainerdSchema(Row):
-    """Hold which configuration schemas a range of containerd versions accepts, and the id of its CRI plugin."""
+    """Hold how containerd reads files from a version on: version of a file -> its sections that count."""
 
-    containerd: str
     default_version: int
-    accepts: tuple[int, ...]
-    cri_plugin: str
-    verified: bool = True
-    version_1_plugins: bool = False
+    sections: Table[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Containerd:
     """Hold containerd.yaml: schemas, and versions of containerd.
 
-    From `drop_ins_merge_since` on it merges a drop-in with the root file key by key. Before `default_table_before` it
-    reads the table `default_runtime`; before `byte_order_mark_before` it takes a file that begins with such a mark.
-    Since `cdi_always_since` it has no option that turns CDI off.
+    Before `one_schema_before` all files together have one schema version. From `drop_ins_merge_since` on it merges a
+    drop-in with the root file key by key. Before `default_table_before` it reads the table `default_runtime`; before
+    `byte_order_mark_before` it takes a file that begins with such a mark. Since `cdi_always_since` it has no option
+    that turns CDI off.
     """
 
-    schemas: tuple[ContainerdSchema, ...]
+    schemas: Table[str, ContainerdSchema]
+    one_schema_before: str
     drop_ins_merge_since: str
     default_table_before: str
     byte_order_mark_before: str
@@ -217,6 +218,7 @@ class Toolkit(Row):
 
     modes: Table[str, str]
     hooks: Table[str, str]
+    cdi_versions: tuple[str, ...]
     refresh_since: str
     mounts_in_mode_cdi: str
     keys: Table[str, str]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
-from gpunode.base.decision import is_forbidden, target_digest
+from gpunode.base.decision import target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.system.service import Daemon
 
@@ -48,12 +48,6 @@ RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing
 def restart_of(actual: Daemon) -> Disruption:
     """Return how much a restart of a daemon disturbs: nothing where it does not run."""
     return Disruption.restart if actual.active else Disruption.nothing
-
-
-def blocked_reason(allowed: Disruption, containers: int) -> str | None:
-    """Return why a restart under so many running containers is not done now; None where it may be done."""
-    forbidden = is_forbidden(Disruption.restart, allowed, containers)
-    return RESTART_FORBIDDEN.format(containers=containers) if forbidden else None
 
 
 # What is compared of a runtime -> what it says where that differs, and what it means.

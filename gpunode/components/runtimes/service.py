@@ -62,14 +62,14 @@ def masked_refusal(unit: str) -> str:
     )
 
 
-def absent_refusal(runtime: str, installs: bool, binary: str | None) -> str | None:
+def absent_refusal(runtime: str, unit: str, installs: bool, binary: str | None) -> str | None:
     """Return why a run cannot bring a runtime that is not on the node; None where its packages bring it.
 
-    installs: whether the settings have a run install packages
+    installs: whether a run installs its packages
     binary: the missing program that the runtime's unit runs; None: there is no such unit
     """
     if binary and not (installs and binary.startswith(("/usr/bin/", "/usr/sbin/"))):
-        return missing_program(f"{runtime}.service", binary)
+        return missing_program(unit, binary)
     if installs:
         return None
     return (

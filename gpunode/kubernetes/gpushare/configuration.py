@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from gpunode.base import tables
-from gpunode.base.versions import VersionError, at_least
+from gpunode.base.versions import VersionError, row_of
 
 RESOURCE = "aliyun.com/gpu-mem"
 FOLDER = "/etc/kubernetes/gpunode"
@@ -51,9 +51,9 @@ def table() -> Mapping[str, Any]:
 
 def api_version(scheduler: str) -> str:
     """Return the apiVersion of the configuration file for a scheduler's version; raise SchedulerError without one."""
-    for row in reversed(table()["configuration"]):
-        if at_least(scheduler, row["since"]) and not ("before" in row and at_least(scheduler, row["before"])):
-            return str(row["api_version"])
+    rows = {row["since"]: row["api_version"] for row in table()["configuration"]}
+    if found := row_of(scheduler, rows):
+        return str(found)
     oldest = table()["configuration"][0]
     raise SchedulerError(
         f"kube-scheduler {scheduler} takes no configuration file that gpunode knows; {oldest['since']} or newer is "

@@ -71,8 +71,8 @@ def _told(words: str) -> str:
 
 
 _PRINTED = re.compile(r"v(?P<version>(?P<major>\d{1,2})\.\d{1,3}\.\d{1,3})([-+][0-9A-Za-z.+-]*)?", re.ASCII)
-# Of another major version nobody knows the options: helm 4 renamed and dropped some of helm 3.
-MAJORS = (3, 4)
+# helm 4 renamed and dropped some options of helm 3; a newer one is called as helm 4.
+_NEWEST = 4
 
 
 class HelmError(Exception):
@@ -88,8 +88,8 @@ class Helm:
 
     @property
     def major(self) -> int:
-        """Return its major version, one of MAJORS."""
-        return int(self.version.partition(".")[0])
+        """Return the major version by whose options it is called."""
+        return min(int(self.version.partition(".")[0]), _NEWEST)
 
 
 def version_command(program: str) -> tuple[str, ...]:
@@ -98,14 +98,11 @@ def version_command(program: str) -> tuple[str, ...]:
 
 
 def helm_of(program: str, printed: str) -> Helm:
-    """Return the helm that printed its version so; raise ParseError, or HelmError where it is too old or too new."""
+    """Return the helm that printed its version so; raise ParseError, or HelmError where it is too old."""
     match = _PRINTED.fullmatch(printed.strip())
     if match is None:
         raise ParseError(f"no version of helm: {printed[:80]!r}")
     version, needs = match["version"], chart.known().helm["program"]
-    if int(match["major"]) not in MAJORS:
-        known = " and ".join(map(str, MAJORS))
-        raise HelmError(f"{program} is helm {version}; gpunode knows helm {known}: set kubernetes.helm to one of these")
     if parsed(version) < parsed(needs.minimum):
         raise HelmError(f"{program} is helm {version}, and {needs.minimum} or newer is needed ({needs.source})")
     return Helm(program, version)

@@ -25,6 +25,7 @@ from gpunode.kubernetes.helm.change import (
 from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.manifest import Place, differences, live_objects, objects
 from gpunode.kubernetes.helm.release import Revision, parse_history, parse_list
+from gpunode.kubernetes.nodes.component import newer
 from gpunode.kubernetes.nodes.labels import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings, known
 from gpunode.settings.kubernetes import KubernetesSettings
@@ -156,7 +157,8 @@ class Session:
         if _differs(decision) and (varies := self._varies(desired, values, cluster)):
             desired = replace(desired, varies=varies, other_values=self._has_other_values(reading, values))
             decision = decide(self.name, desired, reading, now, timeout)
-        return desired, values, decision
+        notes = newer(helm=self.commands.helm.version, kubernetes=cluster[0])
+        return desired, values, replace(decision, findings=(*decision.findings, *notes))
 
     def _varies(
         self, desired: DesiredRelease, values: Mapping[str, Any], cluster: tuple[str, tuple[str, ...]]

@@ -26,6 +26,7 @@ from gpunode.node.preflight import (
     runtimes,
 )
 from gpunode.node.preflight.anywhere import former_names
+from gpunode.node.preflight.newer import newer_cautions
 from gpunode.packages import trust
 from gpunode.settings import Settings
 
@@ -87,6 +88,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
     return (
         *platform.gpu_cautions(settings, machine),
         *flavour.unknown_gpus(machine.pci.gpus),
+        *newer_cautions(settings, machine),
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
         *offered.archive_cautions(settings, machine),

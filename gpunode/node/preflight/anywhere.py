@@ -11,6 +11,7 @@ from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour
 from gpunode.node.preflight import cuda, driver, mps, platform, runtimes
+from gpunode.node.preflight.newer import newer_cautions
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, component_models
 from gpunode.system.operating_system import OperatingSystem
@@ -56,7 +57,7 @@ def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
     """Return what a person should know of the settings on every supported distribution."""
     by_system = [list(_cautions(settings, system, today)) for _, system in _systems()]
     everywhere = (item for item in by_system[0] if all(item in found for found in by_system))
-    return (*former_names(settings), *runtimes.containerd_cautions(settings), *everywhere)
+    return (*former_names(settings), *newer_cautions(settings), *runtimes.containerd_cautions(settings), *everywhere)
 
 
 def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:

@@ -103,14 +103,6 @@ def offered_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Re
         yield NOT_OFFERED(name=actual.name, release=desired.version, oldest=actual.oldest_cuda)
 
 
-NEWER_THAN_TABLE = CautionMessage(
-    "cuda-newer-than-table",
-    "The CUDA release is newer than gpunode's table, so that the driver that it needs is not known.",
-    reason="CUDA {release} is newer than {newest}, the newest in gpunode's table: the driver for all of its features, "
-    "and the GPUs that it dropped, are not known",
-    source="CUDA " + _FULL,
-    remedy="look at the release notes of CUDA {release}, or use a newer gpunode",
-)
 DRIVER_UNKNOWN = CautionMessage(
     "cuda-driver-unknown",
     "It is not known whether the driver is new enough for CUDA, since the node has no driver yet.",
@@ -121,9 +113,6 @@ DRIVER_UNKNOWN = CautionMessage(
 
 
 def cuda_cautions(settings: Settings, desired: WantedDriver) -> Iterator[Caution]:
-    """Warn of a toolkit that is newer than the table, and of a driver that is not known yet."""
-    release, table = settings.cuda.version, tables.cuda()
-    if settings.cuda.enabled and table.is_newer(release):
-        yield NEWER_THAN_TABLE(release=release, newest=table.versions[0])
+    """Warn of a driver that is not known yet."""
     if settings.cuda.enabled and not desired.is_known:
-        yield DRIVER_UNKNOWN(release=release)
+        yield DRIVER_UNKNOWN(release=settings.cuda.version)

@@ -185,8 +185,10 @@ END_OF_LIFE = CautionMessage(
 
 
 def end_of_life(settings: Settings, desired: WantedDriver, today: date) -> Iterator[Caution]:
-    """Warn of a branch that gets no more fixes, with the date, or that no table knows."""
+    """Warn of a branch that gets no more fixes, with the date, or that no table knows, but for a newer one."""
     if not settings.driver.enabled or settings.driver.removes or desired.branch is None:
+        return
+    if tables.releases()["driver"].is_newer(desired.branch):
         return
     known = tables.drivers().branches.get(desired.branch)
     if known is not None and _is_maintained(known, today):

@@ -1,28 +1,12 @@
-"""The real containerd of other releases of Debian: fetched and checked by apt, unpacked, kept in the lab's cache."""
+"""The real containerd of other releases of Debian on a node."""
 
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 from gpunode.lab import nodes as lab_nodes
-from gpunode.lab.cache import cache_dir, complete_or_nothing, locked
 from gpunode.lab.nodes import Node
-from gpunode.lab.packages.other_release import unpacked
-
-# Of the node's own release comes 1.6.
-SUITES = {"1.7": "trixie", "2": "sid"}
-
-
-def binaries(version: str) -> Path:
-    """Return the folder with containerd, its shim and ctr of a version that the cache has, or gets."""
-    folder = cache_dir() / f"containerd-{version}"
-    with locked(cache_dir() / f"containerd-{version}.lock"):
-        if not folder.is_dir():
-            with complete_or_nothing(folder) as made:
-                unpacked(SUITES[version], ("containerd",), made)
-    return folder / "usr" / "bin"
-
+from tests.support.containerd_programs import debian
 
 _UNIT = """
 set -e
@@ -41,8 +25,9 @@ def install(node: Node, version: str) -> None:
 
     Debian's own binary then stays on the PATH: a node with two of them.
     """
-    if version in SUITES:
-        source = binaries(version)
+    # Of the node's own release comes 1.6.
+    if version != "1.6":
+        source = debian(version)
         lab_nodes.run(node, "mkdir -p /opt/other")
         for name in ("containerd", "ctr", "containerd-shim-runc-v2"):
             subprocess.run(

@@ -11,7 +11,8 @@ import pytest
 
 from tests.molecule.conftest import thinned
 from tests.molecule.containerd.conftest import CONFIG, DROP_IN, Bench, Machine, each
-from tests.molecule.containerd.files import FILES, comments, foreign, text
+from tests.molecule.containerd.files import comments, foreign
+from tests.support.containerd_files import FILES, known_file
 
 WANTED = {"nvidia": (True, "/usr/bin/nvidia-container-runtime"), "runc": (True, None)}
 CONFIGURE = "Configure containerd: default runtime nvidia"
@@ -21,12 +22,12 @@ CONFIGURE = "Configure containerd: default runtime nvidia"
 def test_every_file_becomes_the_right_one_and_the_second_run_does_nothing(
     name: str, machines: tuple[Machine, ...], bench: Bench
 ) -> None:
-    each(machines, lambda machine: machine.start_with(text(name, machine.version)))
+    each(machines, lambda machine: machine.start_with(known_file(name, machine.version)))
     run = bench.run()
     assert run.code == 0, run.printed
     assert len(run.operations("success")[CONFIGURE]) == len(machines), run.printed
     for machine in machines:
-        before = text(name, machine.version) or ""
+        before = known_file(name, machine.version) or ""
         default, runtimes = machine.runtimes()
         assert default == "nvidia", machine
         assert {key: runtimes[key] for key in WANTED} == WANTED, machine

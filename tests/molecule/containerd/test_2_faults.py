@@ -12,7 +12,7 @@ import pytest
 
 from tests.molecule.conftest import tried_before
 from tests.molecule.containerd.conftest import CONFIG, Bench, Machine
-from tests.molecule.containerd.files import text
+from tests.support.containerd_files import known_file
 from tests.support.messages import unnamed
 
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
@@ -97,7 +97,7 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
     name: str, machine: Machine, bench: Bench
 ) -> None:
     fault = FAULTS[name]
-    machine.start_with(fault.before or text("kubeadm", machine.version))
+    machine.start_with(fault.before or known_file("kubeadm", machine.version))
     started = machine.started()
     machine.out(fault.harm)
     file = machine.text()
@@ -126,10 +126,10 @@ def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_an
 ) -> None:
     machine = machines[1]
     stale = "/etc/containerd/conf.d/99-nvidia.toml"
-    before = (text("kubeadm", machine.version) or "").replace(
+    before = (known_file("kubeadm", machine.version) or "").replace(
         "version = 2\n", 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
     )
-    section = (text("kubeadm", machine.version) or "").replace("SystemdCgroup = true", "SystemdCgroup = false")
+    section = (known_file("kubeadm", machine.version) or "").replace("SystemdCgroup = true", "SystemdCgroup = false")
     machine.start_with(before)
     machine.out(f"mkdir -p $(dirname {stale}); cat > {stale} <<'FILE'\n{section}\nFILE\nsystemctl restart containerd")
     assert machine.serves() == "ok"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 from tests.molecule.containerd.conftest import CONFIG, Bench, Machine, each
-from tests.molecule.containerd.files import text
+from tests.support.containerd_files import known_file
 
 CONFIGURE = "Configure containerd: default runtime nvidia"
 FILE = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
@@ -22,7 +22,7 @@ SPARE = "privileged_without_host_devices"
 def test_what_takes_no_restart_is_written_under_running_containers_and_what_does_waits(
     machines: tuple[Machine, ...], bench: Bench
 ) -> None:
-    each(machines, lambda machine: machine.start_with(text("kubeadm", machine.version)))
+    each(machines, lambda machine: machine.start_with(known_file("kubeadm", machine.version)))
     assert bench.run(placement="root").code == 0
     each(machines, lambda machine: machine.out(f"sed -i /{SPARE}/d {CONFIG}; systemctl restart containerd"))
     each(machines, lambda machine: machine.serves())
@@ -51,8 +51,8 @@ def test_of_two_containerds_on_a_node_the_running_unit_s_binary_and_file_are_con
 ) -> None:
     machine = next(machine for machine in machines if machine.folder != "/usr/bin")
     node = machine.node.name
-    machine.start_with(text("kubeadm", machine.version))
-    own = base64.b64encode((text("kubeadm", machine.version) or "").encode()).decode()
+    machine.start_with(known_file("kubeadm", machine.version))
+    own = base64.b64encode((known_file("kubeadm", machine.version) or "").encode()).decode()
     starts = f"ExecStart=\\nExecStart={machine.folder}/containerd --config {OTHER}\\n"
     machine.out(
         f"echo {own} | base64 -d > {OTHER}; printf '[Service]\\n{starts}' > {UNIT}; systemctl daemon-reload; "
@@ -81,7 +81,7 @@ def test_the_kernel_gets_what_kubernetes_needs_now_and_at_every_boot(
 ) -> None:
     machine = machines[0]
     node, off = machine.node.name, " ".join(f"{name}=0" for name in SYSCTLS)
-    machine.start_with(text("kubeadm", machine.version))
+    machine.start_with(known_file("kubeadm", machine.version))
     machine.out(f"sysctl -w {off}")
     assert bench.run(node).code == 0
     assert machine.out(f"sysctl -n {' '.join(SYSCTLS)}").split() == ["0", "0", "0"], "nobody asked"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.molecule.conftest import third_tier
 from tests.molecule.containerd.conftest import Bench, Machine
-from tests.molecule.containerd.files import text
+from tests.support.containerd_files import known_file
 
 OVERRIDE = "/etc/systemd/system/containerd.service.d/50-fault.conf"
 AGAIN = "looking again in"
@@ -31,7 +31,7 @@ def test_a_containerd_that_dies_five_seconds_after_its_start_is_no_success(
 ) -> None:
     machine = machines[0]
     node = machine.node.name
-    machine.start_with(text("kubeadm", machine.version))
+    machine.start_with(known_file("kubeadm", machine.version))
     machine.out(_DIES.format(override=OVERRIDE, restart=restart))
     try:
         run = bench.whole(node)

@@ -60,7 +60,7 @@ def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> 
 
 
 def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    text = render(without_import(state.config_text, state.own_drop_in), version, desired)
+    text = render(without_import(state.config_text, version, state.own_drop_in), version, desired)
     files = (WrittenFile(state.config_path, text),) if text != state.config_text else ()
     return (*files, WrittenFile(state.own_drop_in, None)) if state.drop_in(state.own_drop_in) is not None else files
 
@@ -91,7 +91,6 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
     root = written.get(state.config_path) or state.config_text or ""
     imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != state.own_drop_in]
     if place == "drop-in":
-        imports.append(
-            f"{state.own_drop_in}.gpunode-new" if written.get(state.own_drop_in) is not None else state.own_drop_in
-        )
-    return with_imports(root, imports)
+        is_new = written.get(state.own_drop_in) is not None
+        imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
+    return with_imports(root, imports, state.version)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpunode.base import versions
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending, unrecorded
-from gpunode.base.decision import Decision, Step, bad, behind
+from gpunode.base.comparison import AS_DESIRED, RUN
+from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
@@ -24,14 +23,9 @@ from gpunode.components.runtimes.containerd.merged import (
 )
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, blocked_reason, restart_of
-from gpunode.components.runtimes.service import (
-    absent_refusal,
-    masked_refusal,
-    refused_start,
-    running_steps,
-    service_findings,
-)
+from gpunode.components.runtimes.judge import Configuration, DesiredRuntime, RuntimeJudge
+from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
+from gpunode.components.runtimes.service import absent_refusal
 from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
@@ -42,120 +36,84 @@ PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.i
 
 
 @dataclass(frozen=True)
-class Desired:
+class Desired(DesiredRuntime):
     """The desired containerd of one node.
 
-    allowed: how much a change may disturb
-    version: a version or a branch; None: any
     packages: the packages that install it; none where it is installed already
     sysctls: whether the kernel settings that Kubernetes needs are part of it
-    unit: the unit that runs it
     """
 
-    runtimes: Runtimes = field(default_factory=Runtimes)
+    unit: str = UNIT
     placement: Placement = "auto"
-    allowed: Disruption = Disruption.restart
-    version: str | None = None
     packages: tuple[str, ...] = ()
     sysctls: bool = False
-    unit: str = UNIT
 
 
 def desired_of(settings: Settings) -> Desired:
     """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
     own = settings.containerd
-    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
-    allowed, packages = Disruption[settings.disruption.allow], PACKAGES.get(own.source, ())
-    return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls, own.unit)
+    return Desired(
+        Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi),
+        Disruption[settings.disruption.allow],
+        own.version,
+        placement=own.placement,
+        packages=PACKAGES.get(own.source, ()),
+        sysctls=own.kubernetes_sysctls,
+        unit=own.unit,
+    )
+
+
+def judge_of(desired: Desired, actual: Containerd) -> RuntimeJudge:
+    """Return the judge of one node's containerd."""
+    has_texts, installs = actual.config_text is not None, bool(desired.packages)
+    absent = None if actual.version else absent_refusal("containerd", desired.unit, installs, actual.binary)
+    return RuntimeJudge(findings.FINDINGS, desired, actual, actual.version, actual.shims, has_texts, absent)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
-    version, blocked = decide_version(desired, actual)
-    runs, starts = service_findings(desired.unit, actual, findings.SERVICE, findings.STARTS_AT_BOOT)
-    kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
-    stays = not bad(version) or (blocked is not None and actual.version is not None)
-    # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
-    configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
-    refusal = configured.refusal or refused_start(desired.unit, runs, starts)
-    if refusal is not None and any(step.waits is None for step in configured.steps):
-        configured = Decision(_as_manual(configured.findings, refusal, {}))
-    steps: list[Step[RuntimeChange]] = []
-    if bad(version):
-        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing, blocked))
-    steps += configured.steps
-    if missing := bad(*kernel):
-        steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
-    # A run ends at a refused change, before it starts anything.
-    steps += running_steps(runs, starts, refusal)
-    decision = Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
-    absent = None if actual.version else absent_refusal("containerd", bool(desired.packages), actual.binary)
-    if absent is None:
-        return decision
-    # A run sets the kernel settings before it comes to the daemon.
-    return replace(behind(decision, absent, lambda step: not set(step.settles) & set(kernel)), refusal=absent)
-
-
-def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str | None]:
-    """Compare the version, and return why its packages are not upgraded now: an upgrade restarts the daemon."""
-    rule = desired.version
-    good = actual.version is not None and (rule is None or versions.in_branch(actual.version, rule))
-    version = findings.VERSION.compared(actual.version, rule or "any version", good, disruption=restart_of(actual))
-    blocked = blocked_reason(desired.allowed, actual.shims) if version.disruption else None
-    return (version if blocked is None else pending(version, blocked)), blocked
+    judge = judge_of(desired, actual)
+    return judge.component(
+        (_forecast if judge.is_forecast() else decide_configuration)(desired, actual),
+        others=tuple(_sysctls(sysctls)) if desired.sysctls else (),
+        others_action="set what Kubernetes needs of the kernel",
+    )
 
 
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision about the configuration of an installed containerd, which its operation carries out."""
-    by_drop_in = _by_drop_in(desired, actual)
-    runtimes, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    judge, by_drop_in = judge_of(desired, actual), _by_drop_in(desired, actual)
+    values, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
     change, refusal, editable = None, None, True
     try:
         change, refusal = _change(desired, actual)
     except ConfigurationRefused as error:
         refusal, editable = f"{actual.config_path}: {error}", False
-    restart = change is not None and needs_restart(actual, change)
-    blocked = blocked_reason(desired.allowed, actual.shims)
-    if change is not None and actual.masked and refusal is None and not (restart and blocked):
-        refusal = masked_refusal(desired.unit)
-    files: tuple[Finding, ...] = ()
-    if not bad(*runtimes):
-        files = (_files(actual, change, restart),)
-        known = all(item.finding_class is not FindingClass.NOT_KNOWN for item in (*runtimes, *plugin))
-        if refusal is not None and known and not (editable and bad(*files, *plugin)):
-            # Without this finding, drift would pass a node that every run refuses.
-            files = (findings.CONFIGURATION_FILES.finding(FindingClass.ERROR, "not editable by a run", AS_DESIRED),)
-    judged = (*runtimes, *files, *plugin)
-    if refusal is not None:
-        return Decision(_as_manual(judged, refusal, by_drop_in), (), refusal)
-    if restart and blocked:
-        return _decision(judged, actual, change, blocked)
-    if change is not None and blocked:
+    act: Act = "restart" if change is not None and needs_restart(actual, change) else "nothing"
+    if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
-    return _decision(judged, actual, change)
+    compared = Configuration(values, act, change, refusal, editable, plugin)
+    causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
+    return judge.configuration(compared, causes)
 
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
     by_drop_in = _by_drop_in(desired, actual)
-    runtimes = tuple(_runtimes(desired.runtimes, actual, by_drop_in))
-    is_unrecorded = actual.config_text is None and actual.version is not None
-    files = (unrecorded(findings.CONFIGURATION_FILES),) if is_unrecorded and not bad(*runtimes) else ()
+    values = tuple(_runtimes(desired.runtimes, actual, by_drop_in))
     wrong = next(differing(actual, desired.runtimes), None)
-    if wrong is not None and all(item.finding_class is FindingClass.OK for item in runtimes):
+    if wrong is not None and all(item.finding_class is FindingClass.OK for item in values):
         # The program of the nvidia runtime has no finding of its own.
         cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
-        item = findings.CONFIGURATION_FILES.compared("other values", AS_DESIRED, False, cause=cause)
-        files = (replace(item, disruption=restart_of(actual)),)
-    judged = (*runtimes, *files, *_plugin(actual))
-    return _decision(judged, actual, None, blocked_reason(desired.allowed, actual.shims))
-
-
-def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return the findings as for a person to mend; a cause that names the overriding drop-in is kept."""
-    causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
-    return tuple(by_hand(item, causes.get(item.cause or "", refusal)) for item in judged)
+        disruption = restart_of(actual)
+        values += (
+            findings.CONFIGURATION_FILES.compared(
+                "other values", AS_DESIRED, False, cause=cause, disruption=disruption
+            ),
+        )
+    compared = Configuration(values, "restart", plugin=tuple(_plugin(actual)), is_forecast=True)
+    return judge_of(desired, actual).configuration(compared)
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
@@ -188,24 +146,6 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
             f". Remedy: look at `journalctl -u {actual.unit}` on the node, and {RUN}"
         )
     return change, None
-
-
-def _decision(
-    judged: tuple[Finding, ...], actual: Containerd, change: RuntimeChange | None, blocked: str | None = None
-) -> Decision[RuntimeChange]:
-    """Return the decision with its one step, if any: one transaction changes files and daemon together."""
-    if blocked is not None:
-        judged = tuple(pending(item, blocked) for item in judged)
-    fixes = bad(*judged)
-    if not fixes:
-        return Decision(judged)
-    alone = {
-        findings.CONFIGURATION_FILES.code: "write its configuration files",
-        findings.CRI_PLUGIN.code: "restart it",
-    }
-    action = alone.get(fixes[0].code) or "configure its runtimes" + (" and restart it" if actual.active else "")
-    step = Step(action, fixes, fixes[0].disruption or Disruption.nothing, blocked, change)
-    return Decision(judged, (step,))
 
 
 def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
@@ -260,18 +200,6 @@ def _plugin(actual: Containerd) -> Iterator[Finding]:
         yield findings.CRI_PLUGIN.not_known("ok", cause, f"look at `journalctl -u {actual.unit}`")
     elif actual.active:
         yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
-
-
-def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> Finding:
-    """Compare the files with what a run would write, whatever the merged configuration is."""
-    paths = ", ".join(file.path for file in change.files) if change is not None else ""
-    return findings.CONFIGURATION_FILES.compared(
-        f"another text in {paths}" if paths else AS_DESIRED,
-        AS_DESIRED,
-        not paths,
-        cause=findings.FILES_DIFFER,
-        disruption=restart_of(actual) if restart else Disruption.nothing,
-    )
 
 
 def _switch(value: bool | None) -> str | None:

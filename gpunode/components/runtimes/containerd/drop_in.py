@@ -7,14 +7,16 @@ imports it.
 
 from __future__ import annotations
 
-import fnmatch
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gpunode.base import tables, versions
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
-from gpunode.components.runtimes.containerd.editor import add_runtimes, as_read, cri_plugin, schema_of, schema_version
+from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
+from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
+from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.system.kernel import KUBERNETES
@@ -38,60 +40,68 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
     root: the text of the root file; None or empty: there is none
     Raise ConfigurationRefused where the root file is no TOML, or no drop-in of its schema version can have them.
     """
-    schema = schema_of(containerd_version)
-    document = plain(root or "") or {"version": schema.default_version}
-    # A drop-in of a lower version would lose its runtimes; with one of a higher version containerd does not start.
-    if document.get("version", 1) == 1:
-        raise ConfigurationRefused(
-            "the root file has schema version 1 (no `version` key), and a drop-in needs the same one. Remedy: change "
-            "the root file instead, or convert it with `containerd config migrate`"
-        )
-    version = schema_version(document, schema, containerd_version)
+    raw = plain(root or "")
+    document = AsRead(raw, containerd_version)
+    version = schema_version(document, containerd_version) if root else schema_of(containerd_version).default_version
     _refuse_disabled(document)
     merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
-    plugin = cri_plugin(version)
-    section = table_in(table_in(document, "plugins"), plugin)
+    name = plugin = section_of(document, version, containerd_version)
+    if version == 1:
+        if not folds(containerd_version):
+            raise ConfigurationRefused(
+                "the root file has schema version 1 (no `version` key), and a drop-in needs the same one. Remedy: "
+                "change the root file instead, or convert it with `containerd config migrate`"
+            )
+        # With a root file of version 1, containerd 2 merges what a drop-in of its own version has.
+        version = schema_of(containerd_version).default_version
+        plugin = sections(version, containerd_version)[0]
+    plugins = table_in(document, "plugins")
+    section = plugins[plugin] = cast(AsRead, table_in(plugins, name)).table
 
     def edit(made: Table) -> None:
-        own = table_in(table_in(made, "plugins", hidden=True), plugin)
+        own = table_in(AsRead(made, containerd_version, raw if merges else None), "plugins", hidden=True)
         if not merges:
-            filled(own, section)
-        add_runtimes(own, containerd_version, desired, root=section if merges else None)
+            filled(table_in(own, plugin), section)
+        add_runtimes(own, plugin, containerd_version, desired, plugins, merges)
+        others = [path for path in document.get("imports", []) if path != PATH]
+        actual = table_in(plugins, plugin).get("containerd")
+        refuse_unknown_default(desired.default, others, own[plugin]["containerd"], actual)
 
     return edited(f"{_HEAD}{'' if merges or not section else _REPEATS}version = {version}\n", edit)
 
 
 @lru_cache(maxsize=256)
-def is_imported(root: str | None, path: str = PATH) -> bool:
+def is_imported(root: str | None, containerd_version: str | None = None, path: str = PATH) -> bool:
     """Return whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is no TOML."""
-    return _imports(plain(root or "").get("imports", []), path)
+    return _imports(as_read(plain(root or ""), containerd_version).get("imports"), containerd_version, path)
 
 
 def with_import(root: str | None, containerd_version: str, path: str = PATH) -> str:
     """Return the root file with an import of `path`; raise ConfigurationRefused where it cannot be edited."""
-    schema = schema_of(containerd_version)
 
-    def edit(document: Table) -> None:
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
         if not document:
-            document["version"] = schema.default_version
+            document["version"] = schema_of(containerd_version).default_version
         imports = document.get("imports", [])
         if not isinstance(imports, list):
             raise ConfigurationRefused(f"'imports' is no list here, but {imports!r}. Remedy: correct it", "imports")
-        if _imports(imports, path):
+        if _imports(imports, containerd_version, path):
             return
         if "imports" in document:
             imports.append(path)
         else:
             document["imports"] = [path]
 
-    return edited(as_read(root or "", containerd_version), edit)
+    return edited(readable(root or "", containerd_version), edit)
 
 
 @lru_cache(maxsize=256)
-def without_import(root: str | None, path: str = PATH) -> str | None:
+def without_import(root: str | None, containerd_version: str | None = None, path: str = PATH) -> str | None:
     """Return the root file without an import of exactly `path`; raise ConfigurationRefused where it is no TOML."""
 
-    def edit(document: Table) -> None:
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
         imports = document.get("imports", [])
         if isinstance(imports, list) and path in imports:
             _set_imports(document, [str(pattern) for pattern in imports if pattern != path])
@@ -99,13 +109,14 @@ def without_import(root: str | None, path: str = PATH) -> str | None:
     return edited(root, edit) if root is not None else None
 
 
-def with_imports(root: str, paths: list[str]) -> str:
+def with_imports(root: str, paths: list[str], containerd_version: str | None) -> str:
     """Return the root file with exactly these imports; raise ConfigurationRefused where it is no TOML."""
-    return edited(root, lambda document: _set_imports(document, paths))
+    return edited(root, lambda document: _set_imports(AsRead(document, containerd_version), paths))
 
 
-def _imports(imports: object, path: str) -> bool:
-    return isinstance(imports, list) and any(fnmatch.fnmatch(path, str(pattern)) for pattern in imports)
+def _imports(imports: object, containerd_version: str | None, path: str) -> bool:
+    # A relative import is one of the root file's folder, which is that of all of containerd's files.
+    return path in imported(imports, "/etc/containerd/config.toml", [path], containerd_version)
 
 
 def _set_imports(document: Table, paths: list[str]) -> None:
@@ -117,7 +128,7 @@ def _set_imports(document: Table, paths: list[str]) -> None:
 
 def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
-    if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:
+    if isinstance(disabled, list) and {*CRI_PLUGINS} & {str(name) for name in disabled}:
         raise ConfigurationRefused(
             "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
             "root file instead"

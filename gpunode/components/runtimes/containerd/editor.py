@@ -6,45 +6,28 @@ desired values comes back unchanged. The table of schemas is data/containerd.yam
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from gpunode.base import tables, versions
-from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
+from gpunode.components.runtimes.containerd.companions import (
+    default_of,
+    drop_linux_settings,
+    inherited,
+    is_linux,
+    linux_shim,
+    program_of,
+    refuse_unknown_default,
+    refuse_unloadable,
+    set_privileged,
+    set_runtime,
+    tables_in,
+)
+from gpunode.components.runtimes.containerd.keys import AsRead
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes, is_own_runtime
-
-_RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
-_PLUGINS = {
-    1: "cri",
-    2: "io.containerd.grpc.v1.cri",
-    3: "io.containerd.cri.v1.runtime",
-    4: "io.containerd.cri.v1.runtime",
-}
-
-
-def schema_of(containerd_version: str) -> ContainerdSchema:
-    """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise ConfigurationRefused."""
-    try:
-        major, minor = (int(part) for part in versions.major_minor(containerd_version).split("."))
-    except versions.VersionError as error:
-        raise ConfigurationRefused(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
-    for schema in tables.containerd().schemas:
-        match = _RANGE.match(schema.containerd)
-        if match is None or int(match["major"]) != major:
-            continue
-        first = int(match["first"] or 0)
-        if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
-            return schema
-    known = ", ".join(schema.containerd for schema in tables.containerd().schemas)
-    raise ConfigurationRefused(f"containerd {major}.{minor} is not supported. Remedy: install one that is: {known}")
-
-
-def cri_plugin(file_version: int) -> str:
-    """Return the key under `plugins` that holds the runtimes in a file of a schema version."""
-    return _PLUGINS[file_version]
 
 
 def default_table_counts(containerd_version: str) -> bool:
@@ -53,8 +36,12 @@ def default_table_counts(containerd_version: str) -> bool:
     return not versions.at_least(version, tables.containerd().default_table_before)
 
 
-def as_read(text: str, containerd_version: str) -> str:
-    """Return a file's text, without a byte order mark where this containerd cannot read one."""
+def readable(text: str, containerd_version: str) -> str:
+    """Return a file's text, without a byte order mark where this containerd cannot read one.
+
+    Raise ConfigurationRefused where this is no version of containerd that gpunode knows how to configure.
+    """
+    schema_of(containerd_version)
     version = versions.major_minor(containerd_version)
     if versions.at_least(version, tables.containerd().byte_order_mark_before):
         return text.removeprefix(BOM)
@@ -66,7 +53,6 @@ def names_runtime(default_runtime: Any) -> bool:
     return isinstance(default_runtime, Mapping) and bool(default_runtime.get("runtime_type"))
 
 
-RUNC_TYPE = "io.containerd.runc.v2"
 # containerd's CRI configuration guide: enable_cdi is an option since 1.7.
 _CDI_SINCE = "1.7"
 
@@ -88,100 +74,91 @@ def render(text: str | None, containerd_version: str, desired: Runtimes) -> str:
     text: the actual text; None or empty: there is no file
     Raise ConfigurationRefused where it is no TOML, or has a schema version that this containerd does not read.
     """
-    schema = schema_of(containerd_version)
 
-    def edit(document: Table) -> None:
-        version = schema_version(document, schema, containerd_version)
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
+        version = schema_version(document, containerd_version)
         _enable_cri(document)
-        plugin = table_in(table_in(document, "plugins", hidden=True), cri_plugin(version))
-        add_runtimes(plugin, containerd_version, desired)
+        plugins, name = table_in(document, "plugins", hidden=True), section_of(document, version, containerd_version)
+        add_runtimes(plugins, name, containerd_version, desired, plugins, merges=False)
+        refuse_unknown_default(desired.default, document.get("imports"), plugins[name]["containerd"])
 
-    return edited(as_read(text or "", containerd_version), edit)
+    return edited(readable(text or "", containerd_version), edit)
 
 
 def add_runtimes(
-    plugin: Table, containerd_version: str, desired: Runtimes, root: Mapping[str, Any] | None = None
+    plugins: Table, name: str, containerd_version: str, desired: Runtimes, root: Mapping[str, Any], merges: bool
 ) -> None:
-    """Set the desired runtimes in the CRI plugin's table; raise ConfigurationRefused where this containerd has no CDI.
+    """Set the desired runtimes in the CRI plugin's table; raise ConfigurationRefused where this containerd cannot.
 
-    root: the root file's table of that plugin, where containerd merges it with `plugin`, which is of a drop-in
+    name: the key of that table in `plugins`
+    root: the `plugins` of the root file; merges: whether containerd merges them with `plugins`, which are a drop-in's
     """
-    if desired.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
+    legacy = default_table_counts(containerd_version)
+    plugin = table_in(plugins, name)
+    _set_cdi(plugin, containerd_version, desired.cdi)
+    containerd = table_in(plugin, "containerd", hidden=True)
+    merged = tables_in(root if merges else plugins, name, "containerd")
+    was_linux, shim = is_linux(default_of(merged, legacy)), linux_shim(root, merged)
+    new = inherited(merged, legacy) if "nvidia" not in tables_in(merged, "runtimes") else {}
+    beneath = tables_in(merged, "runtimes") if merges else {}
+    if legacy and names_runtime(containerd.get("default_runtime")):
+        del containerd["default_runtime"]
+    runtimes = table_in(containerd, "runtimes", hidden=True)
+    cgroup = {"SystemdCgroup": desired.systemd_cgroup}
+    # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
+    set_runtime(table_in(runtimes, "runc"), cgroup, tables_in(beneath, "runc"), shim, legacy)
+    if desired.nvidia:
+        nvidia = table_in(runtimes, "nvidia")
+        filled(nvidia, new)
+        set_runtime(nvidia, {"BinaryName": NVIDIA_RUNTIME, **cgroup}, tables_in(beneath, "nvidia"), shim, legacy)
+        set_privileged(nvidia, tables_in(beneath, "nvidia"), [runtimes, beneath])
+    elif desired.nvidia is False and is_own_runtime(program_of(runtimes.get("nvidia"))):
+        del runtimes["nvidia"]
+    if legacy and was_linux:
+        drop_linux_settings(plugin, desired.default)
+    put(containerd, "default_runtime_name", desired.default)
+    refuse_unloadable(root if merges else plugins, name, containerd_version, legacy)
+
+
+def _set_cdi(plugin: Table, containerd_version: str, desired: bool | None) -> None:
+    if desired and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
-    if desired.cdi is False and _has_always(containerd_version):
+    if desired is False and _has_always(containerd_version):
         raise ConfigurationRefused(
             f"containerd {containerd_version} always has CDI on. Remedy: leave containerd.cdi out, or set it to True"
         )
-    if (cdi := cdi_option(desired.cdi, containerd_version)) is not None:
+    if (cdi := cdi_option(desired, containerd_version)) is not None:
         put(plugin, "enable_cdi", cdi)
-    containerd = table_in(plugin, "containerd", hidden=True)
-    if default_table_counts(containerd_version) and names_runtime(containerd.get("default_runtime")):
-        del containerd["default_runtime"]
-    runtimes = table_in(containerd, "runtimes", hidden=True)
-    actual = _runtimes_of(root) if root is not None else runtimes
-    runc: dict[str, Any] = {}
-    if "nvidia" not in runtimes and "nvidia" not in actual and isinstance(actual.get("runc"), Mapping):
-        filled(runc, actual["runc"])
-    # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
-    _runtime(runtimes, "runc", {"SystemdCgroup": desired.systemd_cgroup})
-    if desired.nvidia:
-        # As nvidia-ctk does: a new runtime nvidia, which calls runc, takes over the settings of runc (a base
-        # specification, annotations, a snapshotter).
-        filled(table_in(runtimes, "nvidia"), runc)
-        nvidia = _runtime(runtimes, "nvidia", {"BinaryName": NVIDIA_RUNTIME, "SystemdCgroup": desired.systemd_cgroup})
-        put(nvidia, "privileged_without_host_devices", False)
-    elif desired.nvidia is False and is_own_runtime(_program(runtimes.get("nvidia"))):
-        del runtimes["nvidia"]
-    put(containerd, "default_runtime_name", desired.default)
 
 
-def schema_version(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
+def schema_version(document: Table, containerd_version: str) -> int:
     """Return the schema version to edit a file by; a new file gets this containerd's default.
 
+    document: the file's keys as this containerd reads them
     Raise ConfigurationRefused where this containerd does not read the file.
     """
+    schema = schema_of(containerd_version)
     if not document:
         document["version"] = schema.default_version
-    # A missing version key means version 1.
-    version = document.get("version", 1)
-    if isinstance(version, bool) or not isinstance(version, int) or version not in schema.accepts:
+    elif version_of(document) == 1 and not _names_plugins(document):
+        document["version"] = 2
+    version = version_of(document)
+    if version is None or not sections(version, containerd_version):
         raise ConfigurationRefused(
-            f"the file has version = {version!r}, but containerd {containerd_version} reads "
-            f"{', '.join(str(accepted) for accepted in schema.accepts)}"
+            f"the file has version = {document['version']!r}, but containerd {containerd_version} reads "
+            f"{', '.join(map(str, schema.sections))}"
             ". Remedy: convert it with `containerd config migrate`, or move it away",
             "version",
         )
-    if version == 1:
-        return _of_version_1(document, schema, containerd_version)
-    plugins = document.get("plugins")
-    if version == 2 and isinstance(plugins, Mapping) and cri_plugin(3) in plugins:
-        raise ConfigurationRefused(
-            f"the file has version = 2, but its section {cri_plugin(3)} belongs to version 3, and containerd reads "
-            f"{cri_plugin(2)} instead. Remedy: set version = 3 where containerd is 2.0 or newer, else rename it",
-            cri_plugin(3),
-        )
-    return int(version)
+    return version
 
 
-def _of_version_1(document: Table, schema: ContainerdSchema, containerd_version: str) -> int:
-    """Return the version to edit by: 2 where no plugin is named, since version 1 has other plugin ids."""
+def _names_plugins(document: Table) -> bool:
+    """Return whether a file has names of plugins besides a disabled `cri`: version 1 has others than version 2."""
     disabled = document.get("disabled_plugins", [])
-    named = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
-    plugins = document.get("plugins", {})
-    if not named and not plugins and "required_plugins" not in document:
-        document["version"] = 2
-        return 2
-    if not schema.version_1_plugins:
-        raise ConfigurationRefused(
-            f"the file has schema version 1 (no `version` key) and names plugins, which containerd "
-            f"{containerd_version} ignores. Remedy: convert it with `containerd config migrate`, or move it away"
-        )
-    if isinstance(plugins, MutableMapping) and (newer := sorted({cri_plugin(2), cri_plugin(3)} & set(plugins))):
-        raise ConfigurationRefused(
-            f"the file has no `version` key, so containerd ignores its section {newer[0]}. Remedy: write `version = "
-            f"{2 if newer[0] == cri_plugin(2) else 3}` at its top, or move it away"
-        )
-    return 1
+    others = [name for name in disabled if name != "cri"] if isinstance(disabled, list) else [disabled]
+    return bool(others or document.get("plugins") or "required_plugins" in document)
 
 
 def _enable_cri(document: Table) -> None:
@@ -189,28 +166,6 @@ def _enable_cri(document: Table) -> None:
     disabled = document.get("disabled_plugins")
     if not isinstance(disabled, list):
         return
-    for name in ("cri", cri_plugin(2), cri_plugin(3)):
+    for name in CRI_PLUGINS:
         while name in disabled:
             disabled.remove(name)
-
-
-def _runtime(runtimes: Table, name: str, options: dict[str, Any]) -> Table:
-    runtime = table_in(runtimes, name)
-    put(runtime, "runtime_type", RUNC_TYPE)
-    table = table_in(runtime, "options")
-    for key, value in options.items():
-        put(table, key, value)
-    return runtime
-
-
-def _program(runtime: Any) -> Any:
-    """Return the program of a runtime, of either of containerd's shims."""
-    options = runtime.get("options", {}) if isinstance(runtime, Mapping) else {}
-    return (options.get("BinaryName") or options.get("Runtime")) if isinstance(options, Mapping) else None
-
-
-def _runtimes_of(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
-    table: Any = plugin
-    for name in ("containerd", "runtimes"):
-        table = table.get(name, {}) if isinstance(table, Mapping) else {}
-    return table if isinstance(table, Mapping) else {}

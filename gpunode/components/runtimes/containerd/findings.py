@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, DRIFT, RESTART, RUN, finding_message
+from gpunode.base.comparison import RESTART, finding_message
 from gpunode.base.findings import FindingClass
+from gpunode.components.runtimes.judge import runtime_findings
 from gpunode.components.runtimes.runtime import RESTART_FORBIDDEN, runtime_finding
 
 NOT_MERGED = "`containerd config dump` printed no configuration"
@@ -15,25 +16,9 @@ FILE_NEWER = "a configuration file was written after containerd started"
 VALUES_DIFFER = "in the merged configuration (`containerd config dump`) {value}"
 FILES_DIFFER = "the files lack values of the settings, or have them elsewhere"
 
-_REMEDIES = (RUN, DRAIN_FIRST, BY_HAND)
-_declared = partial(finding_message, "containerd", causes=(RESTART_FORBIDDEN,), remedies=_REMEDIES, classes=RESTART)
+_declared = partial(finding_message, "containerd", causes=(RESTART_FORBIDDEN,), classes=RESTART)
 
-VERSION = runtime_finding("containerd", "version", RESTART_FORBIDDEN, remedies=_REMEDIES)
-SERVICE = runtime_finding(
-    "containerd",
-    "service",
-    remedies=(f"see `systemctl status containerd` on the node, and {RUN}",),
-    classes=DRIFT,
-)
-STARTS_AT_BOOT = runtime_finding(
-    "containerd",
-    "starts at boot",
-    remedies=(f"{RUN}; where the unit is masked, `systemctl unmask` it first",),
-    classes=DRIFT,
-)
-DEFAULT_RUNTIME = runtime_finding(
-    "containerd", "default runtime", DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN, remedies=_REMEDIES
-)
+DEFAULT_RUNTIME = runtime_finding("containerd", "default runtime", DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN)
 SYSTEMD_CGROUP = _declared(
     "SystemdCgroup of",
     "SystemdCgroup of a containerd runtime is not as in the settings.",
@@ -48,7 +33,7 @@ RUNNING_CONFIGURATION = finding_message(
     causes=(FILE_NEWER,),
     classes=(FindingClass.RESTART_PENDING,),
 )
-CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN, remedies=_REMEDIES)
+CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN)
 CONFIGURATION_FILES = _declared(
     "configuration files",
     "The configuration files of containerd are not what a run would write.",
@@ -57,6 +42,7 @@ CONFIGURATION_FILES = _declared(
     causes=(FILES_DIFFER, VALUES_DIFFER, RESTART_FORBIDDEN),
     classes=(*RESTART, FindingClass.ERROR),
 )
+FINDINGS = runtime_findings("containerd", files=CONFIGURATION_FILES)
 CRI_PLUGIN = _declared(
     "CRI plugin",
     "containerd's CRI plugin does not work.",

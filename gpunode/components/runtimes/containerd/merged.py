@@ -14,7 +14,8 @@ from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
 from gpunode.components.runtimes.containerd.drop_in import is_imported
 from gpunode.components.runtimes.containerd.editor import cdi_option
-from gpunode.components.runtimes.containerd.state import CRI_PLUGINS, Containerd, DropIn
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS
+from gpunode.components.runtimes.containerd.state import Containerd, DropIn
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
 
 DEFAULT_RUNTIME = "containerd.default_runtime_name"
@@ -102,7 +103,7 @@ def _others(state: Containerd, own_drop_in: bool) -> Iterator[DropIn]:
         yield from imported[paths.index(state.own_drop_in) + 1 :]
         return
     try:
-        by_pattern = is_imported(state.config_text, state.own_drop_in)
+        by_pattern = is_imported(state.config_text, state.version, state.own_drop_in)
     except ConfigurationRefused:
         return  # The root file is no TOML: the edit of it reports that.
     if by_pattern:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
+from posixpath import normpath
 from typing import Any
 
 from gpunode.base.probe_output import decoded, number, repeated, timestamp, values
@@ -15,10 +16,11 @@ from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
 from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
+from gpunode.components.runtimes.containerd.keys import as_read
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, counted, read_order
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
-CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The default runtime where the deprecated table of that name wins over `default_runtime_name`.
 DEFAULT_TABLE = "the table default_runtime"
 
@@ -56,7 +58,7 @@ class Containerd(Daemon):
     """The actual containerd of a node. Times are seconds since the epoch.
 
     unit: its unit; generated: whether the program of that unit writes the root file at each start, as k3s does
-    own_drop_in: where gpunode's drop-in is, or would be
+    own_drop_in: the path of gpunode's drop-in
     version: None where it is not installed, or the `binary` that its unit names is missing
     config_text: empty without the file; None in recorded facts, which have no text
     started_at: None where it does not run
@@ -87,10 +89,10 @@ class Containerd(Daemon):
     loaded: str | None = None
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
+    cri_reason: str | None = None
     unit: str = UNIT
     generated: bool = False
     own_drop_in: str = PATH
-    cri_reason: str | None = None
 
     @property
     def stale(self) -> bool:
@@ -109,8 +111,7 @@ class Containerd(Daemon):
     @property
     def disables_cri(self) -> bool:
         """Say whether the merged configuration switches the CRI plugin off."""
-        disabled = load_toml(self.merged_text or "").get("disabled_plugins") or ()
-        return any(name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime") for name in disabled)
+        return bool({*CRI_PLUGINS} & {*(load_toml(self.merged_text or "").get("disabled_plugins") or ())})
 
     @property
     def effective(self) -> tuple[tuple[str, str], ...]:
@@ -133,13 +134,13 @@ class Containerd(Daemon):
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
 
 
-def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
+def effective_runtimes(merged: str, containerd_version: str | None = None) -> tuple[str | None, tuple[Runtime, ...]]:
     """Return the default runtime's name and all runtimes of a merged configuration (TOML text).
 
     The name is DEFAULT_TABLE where containerd reads that table: another version does not print it.
     """
     try:
-        document = load_toml(merged)
+        document = as_read(load_toml(merged), containerd_version)
     except TextError as error:
         raise ParseError(f"`containerd config dump` cannot be read as TOML: {error}") from error
     plugins = document.get("plugins", {})
@@ -165,13 +166,16 @@ def _default_runtime(containerd: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def cri_settings(document: dict[str, Any], reads_table: bool = True) -> dict[str, str]:
-    """Return the values for the runtimes of a parsed file or dump: key below the CRI plugin -> value in TOML.
+def cri_settings(
+    document: dict[str, Any], reads_table: bool = True, plugins: Iterable[str] = CRI_PLUGINS
+) -> dict[str, str]:
+    """Return the values for the runtimes of a file or dump as read: key below the CRI plugin -> value in TOML.
 
+    plugins: the sections that count
     reads_table: whether the containerd reads the table `default_runtime`
     """
     values: dict[str, str] = {}
-    for plugin in CRI_PLUGINS:
+    for plugin in plugins:
         section = document.get("plugins", {}).get(plugin)
         if not isinstance(section, dict):
             continue
@@ -192,41 +196,53 @@ def _set(values: dict[str, str], key: str, value: Any) -> None:
         values[key] = value
 
 
-def _drop_in(path: str, text: str, imported: bool, reads_table: bool) -> DropIn:
-    try:
-        document = plain(text)
-        says = cri_settings(document, reads_table)
-        section = any(plugin in document.get("plugins", {}) for plugin in CRI_PLUGINS)
-    except (ConfigurationRefused, AttributeError) as error:
-        return DropIn(path, imported=imported, error=str(error), text=text)
-    return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
-
-
 # A list of imports is edited in time by the square of its length.
 _MOST_DROP_INS = 500
 
 
-def _drop_ins(lines: list[str], root: str | None, reads_table: bool) -> tuple[DropIn, ...]:
-    """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
-    drop_ins, rows = [], repeated(lines, "drop_in")
+def _drop_ins(lines: list[str], config: str, root: str | None, version: str | None) -> tuple[DropIn, ...]:
+    """Return the drop-ins in the order in which they are read, then those that no file imports."""
+    rows = repeated(lines, "drop_in")
     if len(rows) > _MOST_DROP_INS:
         raise ParseError(f"containerd reads {len(rows)} drop-ins; up to {_MOST_DROP_INS} are read")
+    texts: dict[str, str | None] = {config: root}
     for line in rows:
-        imported, _, file = line.partition(" ")
-        encoded, _, path = file.partition(" ")
-        text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
-        drop_ins.append(_drop_in(path, text or "", imported == "yes", reads_table))
-    return tuple(sorted(drop_ins, key=lambda drop_in: (_import_position(drop_in.path, root), drop_in.path)))
-
-
-def _import_position(path: str, root: str | None) -> int:
-    # containerd 1 prints its imports in any order.
+        encoded, _, path = line.partition(" ")
+        texts[normpath(path)] = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
+    order = read_order(config, texts, version)
+    documents = {path: _document(text or "", version) for path, text in texts.items()}
+    parsed = [document if isinstance(document := documents[path], dict) else {} for path in order]
     try:
-        imports = plain(root or "").get("imports", [])
+        sections = dict(zip(order, counted(parsed, version or ""), strict=True))
     except ConfigurationRefused:
-        return 0
-    patterns = imports if isinstance(imports, list) else []
-    return next((place for place, pattern in enumerate(patterns) if fnmatch(path, str(pattern))), len(patterns))
+        sections = {}  # The version of containerd is not known.
+    table = version is None or default_table_counts(version)
+    return tuple(
+        _drop_in(path, texts[path], path in order, documents[path], sections.get(path, CRI_PLUGINS), table)
+        for path in (*order, *sorted({*texts} - {*order}))
+        if path != config
+    )
+
+
+def _document(text: str, version: str | None) -> dict[str, Any] | str:
+    """Return what a file has, or why it cannot be parsed."""
+    try:
+        return as_read(plain(text), version)
+    except ConfigurationRefused as error:
+        return str(error)
+
+
+def _drop_in(
+    path: str, text: str | None, imported: bool, document: dict[str, Any] | str, plugins: Iterable[str], table: bool
+) -> DropIn:
+    if isinstance(document, str):
+        return DropIn(path, imported=imported, error=document, text=text)
+    try:
+        says = cri_settings(document, table, plugins)
+        section = any(plugin in document.get("plugins", {}) for plugin in plugins)
+    except AttributeError as error:
+        return DropIn(path, imported=imported, error=str(error), text=text)
+    return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
 def _digest(dump: str) -> str:
@@ -278,15 +294,16 @@ def parse_containerd(lines: list[str]) -> Containerd:
     if "no_file" in found:
         raise ParseError(f"{found['no_file'][:200]!r} is no regular file; put containerd's configuration there again")
     merged = decoded(found, "merged")
-    default, runtimes = effective_runtimes(merged) if merged else (None, ())
+    version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
+    default, runtimes = effective_runtimes(merged, version) if merged else (None, ())
     cdi = cri_settings(load_toml(merged)).get("enable_cdi") if merged else None
     started = seconds(found["started"]) if "started" in found else None
-    version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
+    config, root = found.get("config", "/etc/containerd/config.toml"), decoded(found, "text")
     return Containerd(
         version=version,
         binary=found.get("binary"),
-        config_path=found.get("config", "/etc/containerd/config.toml"),
-        config_text=decoded(found, "text") if "text" in found else "",
+        config_path=config,
+        config_text=root if "text" in found else "",
         **daemon(lines),
         started_at=started,
         configured_at=_latest(repeated(lines, "written")),
@@ -295,7 +312,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         cri_plugin=_cri_state(repeated(lines, "plugin")),
         shims=number(found.get("shims", "0")),
         enable_cdi=None if cdi is None else cdi == "true",
-        drop_ins=_drop_ins(lines, decoded(found, "text"), version is None or default_table_counts(version)),
+        drop_ins=_drop_ins(lines, config, root, version),
         merged=_digest(merged) if merged else None,
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),

@@ -38,7 +38,8 @@ echo "version=$(timeout -k 2 10 "$binary" --version)"
 merged=$(timeout -k 2 20 "$binary" --config "$config" config dump; echo .); merged=${merged%.}
 echo "merged=$(printf %s "$merged" | to_base64 "containerd config dump")"
 
-# containerd 1 prints the files, containerd 2 the patterns.
+# containerd 1 prints the files that it has read, containerd 2 the patterns of all files. Whether a file found here is
+# imported, and in which order, is decided where the texts are parsed (reading.py).
 drop_ins=/etc/containerd/conf.d
 [ "$UNIT$CONFIG" = containerd.service ] || drop_ins=${config%/*}/conf.d
 imports=
@@ -46,35 +47,54 @@ set -f; IFS=$NL
 for line in $merged; do
   case "$line" in 'imports = ['*']') imports=${line#'imports = ['}; imports=${imports%]}; break;; esac
 done
-IFS=" ,\"'"
+IFS="\"'"
 for file in $imports; do case "$GENERATED$file" in yes/*'/*.toml') drop_ins=${file%/*}; break;; esac; done
 unset IFS; set +f
 echo "drop_ins=$drop_ins"
-seen=" $config "; imported=yes; others=
+seen="$NL$config$NL"; others=; folders=${config%/*}
 add() {
-  case "$seen" in *" $1 "*) return;; esac
-  seen="$seen$1 "
-  [ ! -f "$1" ] || others=$others$imported\ $1$NL
+  [ -f "$1" ] || return 0
+  case "$seen" in *"$NL$1$NL"*) return;; esac
+  seen="$seen$1$NL"; others=$others$1$NL
+  case "$NL$folders$NL" in *"$NL${1%/*}$NL"*) ;; *) folders=$folders$NL${1%/*};; esac
 }
-IFS=" ,\"'"
-for file in $imports; do add "$file"; done
-unset IFS; imported=no
+# A pattern of containerd's matches hidden files, too, and has [^a] for what is [!a] here.
+matches() {
+  pattern=$1
+  while case "$pattern" in *'[^'*) true;; *) false;; esac; do pattern=${pattern%%'[^'*}'[!'${pattern#*'[^'}; done
+  set +f; IFS=
+  for file in $pattern ${pattern%/*}/.${pattern##*/}; do add "$file"; done
+  set -f; IFS=$NL
+}
+relative=
+set -f; IFS="\"'"
+for file in $imports; do
+  case "$file" in /*) matches "$file";; ''|,*) ;; *) relative=$relative$file$NL;; esac
+done
+# A relative one may be of the folder of any file that is imported.
+for pass in 1 2; do
+  set -f; IFS=$NL
+  for folder in $folders; do
+    for file in $relative; do matches "$folder/$file"; done
+  done
+done
+set +f; unset IFS
 for file in "$drop_ins"/*.toml; do add "$file"; done
 
 # The folders too: a drop-in that was removed leaves no other trace.
 overrides=/etc/systemd/system/$UNIT.d noted=/run/gpunode/containerd.loaded
 # Of another unit nothing is noted at its start.
 [ "$UNIT" = containerd.service ] || noted=/dev/null/none
-set --
 root=$config; [ -z "$GENERATED" ] || root=
+set --
 for file in "$root" "$drop_ins" "$overrides" "$overrides"/*.conf "$noted"; do
   [ ! -e "$file" ] || set -- "$@" "$file"
 done
 rest=$others
 while [ -n "$rest" ]; do
-  file=${rest%%"$NL"*}; rest=${rest#*"$NL"}; imported=${file%% *}; file=${file#* }
+  file=${rest%%"$NL"*}; rest=${rest#*"$NL"}
   set -- "$@" "$file"
-  text=$(file_base64 "$file"); echo "drop_in=$imported ${text:--} $file"
+  text=$(file_base64 "$file"); echo "drop_in=${text:--} $file"
 done
 [ "$#" -eq 0 ] || stat -c '%.6Z %.6Y %n' "$@" | while read -r changed written file; do
   case "$file" in

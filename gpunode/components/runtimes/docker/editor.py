@@ -170,8 +170,8 @@ def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
         _table(document, "features")["cdi"] = desired
 
 
-def tells_of_cdi(docker_version: str) -> bool:
-    """Say whether a docker tells in `docker info` whether its CDI is on; raise VersionError."""
+def reports_cdi(docker_version: str) -> bool:
+    """Return whether `docker info` of a version reports CDI; raise VersionError."""
     return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
 
 

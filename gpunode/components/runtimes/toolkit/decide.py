@@ -16,6 +16,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
+from gpunode.components.mig.state import Mig
 from gpunode.components.runtimes.toolkit.configuration import (
     MODE,
     PATH,
@@ -161,7 +162,7 @@ def lost(actual: ContainerToolkit) -> tuple[str, ...]:
     return tuple(f"/usr/bin/{name}" for name, found in programs.items() if found is None)
 
 
-def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> Decision[Change]:
+def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig: Mig | None = None) -> Decision[Change]:
     """Return what is to be done about the packages, config.toml, CDI specifications and links of devices."""
     coming = moves(actual, desired.version)
     packages = tuple(_packages(desired, actual, coming))
@@ -180,7 +181,7 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
         steps.append(Step(action, bad(*held), Disruption.nothing))
     rest = (
         decide_configuration(desired.configuration, actual, coming),
-        decide_specification(desired.cdi, actual, driver, desired.boots),
+        decide_specification(desired.cdi, actual, driver, mig, boots=desired.boots),
         decide_links(actual) if desired.device_links else Decision[Change](()),
     )
     refusal = None

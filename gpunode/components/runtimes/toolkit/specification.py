@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
-from gpunode.components.runtimes.toolkit.state import CdiSpecification, ContainerToolkit
+from gpunode.components.mig.state import ENABLED, Mig
+from gpunode.components.runtimes.toolkit.cdi import FOLDERS, CdiSpecification
+from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
 OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
-CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
-
-
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
@@ -28,25 +30,50 @@ _OTHER_ROOT = "it has the driver's libraries from another root"
 _NEWER_TOOLKIT = "a newer toolkit made it: {version} lacks these hooks, and containers may not start"
 _OTHER_FILE, _NOT_CURRENT = "what keeps it current writes another file", "nothing keeps it current"
 _WAITS = "another driver is on disk than loaded"
+_UNREADABLE = "no runtime can read it, and containers find no device of it"
+_LOST = "it names files or device nodes that the node no longer has"
+_INCOMPLETE = "a GPU or a MIG device came after it was made, or was left out"
+_REMOVED = "it names a GPU or a MIG device that the node does not have"
+_TWICE = f"runtimes find none of the devices that two files of one folder have{REMEDY}move one of them away: {{files}}"
+_OTHER_KIND = f"a file of another kind than nvidia.com/gpu is in its place{REMEDY}move it away: {{file}}"
+_MISNUMBERED = (
+    f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -c 0 -u`"
+)
 CDI_SPECIFICATION = finding_message(
     "toolkit",
     "CDI specification",
     "The CDI specification of the node's GPUs is not right.",
-    "Runtimes read from this file which devices and libraries a GPU consists of. It is missing, older than the "
-    "driver, left over, a draft, or nothing keeps it current: containers do not start, or get a GPU that is not "
-    "there.",
-    causes=(_DRAFT, _NOT_DESIRED, _CHANGED, _OTHER_ROOT, _NEWER_TOOLKIT, _OTHER_FILE, _NOT_CURRENT, _WAITS),
+    "Runtimes read from this file which devices and libraries a GPU consists of. It is missing, cannot be read, lacks "
+    "a GPU, names what the node does not have, is older than the driver, left over, a draft, or nothing keeps it "
+    "current: containers do not start, or get a GPU that is not there.",
+    causes=(
+        _DRAFT,
+        _NOT_DESIRED,
+        _CHANGED,
+        _OTHER_ROOT,
+        _NEWER_TOOLKIT,
+        _OTHER_FILE,
+        _NOT_CURRENT,
+        _WAITS,
+        _UNREADABLE,
+        _LOST,
+        _INCOMPLETE,
+        _REMOVED,
+        _TWICE,
+        _MISNUMBERED,
+        _OTHER_KIND,
+    ),
     classes=REBOOT,
 )
 
 
 @dataclass(frozen=True)
 class Specification:
-    """Hold what becomes of CDI specifications.
+    """One change of CDI specifications.
 
-    going: paths that are removed; target: which one is made, None for none; version: of the driver that it is of
-    root: where that driver's files stand
-    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay beside it
+    going: paths to remove; target: the one to make, None for none; version: of the driver that it is of
+    root: where that driver's files are
+    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay next to it
     """
 
     going: tuple[str, ...]
@@ -58,10 +85,11 @@ class Specification:
 
 
 def decide_specification(
-    generate: bool, actual: ContainerToolkit, driver: DriverState, boots: bool = False
+    generate: bool, actual: ContainerToolkit, driver: DriverState, mig: Mig | None = None, *, boots: bool = False
 ) -> Decision[Any]:
-    """Return what is to be done about CDI specifications, by which their operation goes.
+    """Return what is to be done about CDI specifications.
 
+    mig: the node's GPUs and MIG devices; None: not known
     boots: whether the node boots into the driver on its disk first
     """
     unasked = () if generate else tuple(item.path for item in actual.cdi if item.ours)
@@ -70,7 +98,7 @@ def decide_specification(
     made = None
     by_unit = actual.cdi_refresh is not None and not driver.is_elsewhere
     if generate and loaded is not None:
-        made, change = _made(actual, driver, loaded, going)
+        made, change = _made(actual, driver, mig, change)
     if actual.cdi_drafts:
         found = f"{', '.join(actual.cdi_drafts)} beside it"
         item: Finding | None = CDI_SPECIFICATION.compared(found, "no draft", False, cause=_DRAFT)
@@ -87,57 +115,158 @@ def decide_specification(
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     waits = None
-    if driver.reboot_pending and made is not None and bad(made):
+    if driver.reboot_pending and change.target is not None:
         # Drafts go all the same.
         change = replace(change, target=None)
         if item is made:
             remedy = RUN if boots else f"{REBOOT_NODE}, and {RUN}"
             item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS, remedy=remedy)
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
-    if not bad(item):
+    if not bad(item) or item.by_person:
         return Decision((item,))
     action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
     return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
 
 
 def _made(
-    actual: ContainerToolkit, driver: DriverState, loaded: str, going: tuple[str, ...]
+    actual: ContainerToolkit, driver: DriverState, mig: Mig | None, change: Specification
 ) -> tuple[Finding, Specification]:
     """Judge the specification of the loaded driver; return with it the change that makes it.
 
     The toolkit's own unit starts only where nvidia-smi is in the node's /usr/bin or /usr/sbin, as
     deployments/systemd/nvidia-cdi-refresh.service of NVIDIA/nvidia-container-toolkit says: else gpunode makes it.
     """
-    stale, by_unit = actual.stale_cdi(loaded, driver.root), actual.cdi_refresh is not None and not driver.is_elsewhere
-    desired = f"of driver {loaded}" + (f" below {driver.root}" if driver.is_elsewhere else "")
+    by_unit, root = actual.cdi_refresh is not None and not driver.is_elsewhere, driver.root
+    loaded = driver.loaded_version or ""
+    desired = f"of driver {loaded}" + (f" below {root}" if driver.is_elsewhere else "")
     target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
-    # Ours beside the toolkit's would only grow old.
+    compared = partial(CDI_SPECIFICATION.compared, desired=desired)
+    if target in actual.of_other_kind:
+        return by_hand(compared(f"another kind in {target}", good=False), _OTHER_KIND.format(file=target)), change
+    if actual.misnumbered:
+        return by_hand(compared("; ".join(actual.misnumbered), good=False), _MISNUMBERED), change
+    wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, loaded, root, mig))}
+    # Ours next to the toolkit's would only grow old.
     doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
-    elsewhere = all(item.path != target for item in actual.cdi)
-    off = by_unit and actual.cdi_refresh != "enabled"
-    if stale:
-        found = "; ".join(_stale(actual, item, loaded, driver.root) for item in stale)
-        cause = _CHANGED
-        if not all(item.is_below(driver.root) for item in stale):
-            cause = _OTHER_ROOT
-        elif all(item.driver_version == loaded for item in stale):
-            cause = _NEWER_TOOLKIT.format(version=actual.version)
-        item = CDI_SPECIFICATION.compared(found, desired, False, cause=cause)
-    elif actual.cdi and (doubled or elsewhere or off):
+    devices, twice = resolved(actual.cdi)
+    if not wrong and not doubled and twice:
+        files = ", ".join(sorted({path for paths in twice.values() for path in paths} - {target}))
+        found = f"{_few(sorted(twice))} also in {files}"
+        return by_hand(compared(found, good=False), _TWICE.format(files=files)), change
+    near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
+    if not wrong and devices is not None and (lacking := _lacking(devices, _expected(actual, mig))):
+        wrong = {path: (_INCOMPLETE, f"{path} without {_few(lacking)}") for path in near}
+    # What another file of the same folder has may not be made a second time.
+    elsewhere = target not in near and (by_unit or not near)
+    if wrong:
+        item = compared(
+            "; ".join(shown for _, shown in wrong.values()), good=False, cause=next(iter(wrong.values()))[0]
+        )
+    elif actual.cdi and (doubled or elsewhere):
         where = f"beside {target}" if doubled else "alone"
-        shown = "; ".join(f"{item.path} {where}" for item in doubled or actual.cdi)
-        found = shown if doubled or elsewhere else f"{_UNIT} {actual.cdi_refresh}"
-        why = _OTHER_FILE if doubled or elsewhere else _NOT_CURRENT
-        item = CDI_SPECIFICATION.compared(found, desired, False, cause=why)
+        files = "; ".join(f"{each.path} {where}" for each in doubled or actual.cdi)
+        item = compared(files, good=False, cause=_OTHER_FILE)
+    elif actual.cdi and by_unit and actual.cdi_refresh != "enabled":
+        item = compared(f"{_UNIT} {actual.cdi_refresh}", good=False, cause=_NOT_CURRENT)
     else:
-        item = CDI_SPECIFICATION.compared(desired if actual.cdi else "none", desired, bool(actual.cdi))
-    aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
-    return item, Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
+        item = compared(desired if actual.cdi else "none", good=bool(actual.cdi))
+    aside = tuple(dict.fromkeys((*wrong, *(each.path for each in doubled))))
+    made = target if bad(item) else None
+    return item, replace(change, target=made, version=loaded, own=not by_unit, aside=aside, root=root)
 
 
-def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str) -> str:
+def _fault(
+    actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str, mig: Mig | None
+) -> tuple[str, str] | None:
+    """Return why a specification is made again, as a cause and as what there is; None where it is right."""
+    if item.unreadable:
+        return _UNREADABLE, f"{item.path}: {item.unreadable}"
     if not item.is_below(root):
-        return f"{item.path} with {item.library}"
-    if item.driver_version == loaded:
-        return f"{item.path} with {', '.join(actual.hooks_lacking(item))}"
-    return f"{item.path} of driver {item.driver_version or 'unknown'}"
+        return _OTHER_ROOT, f"{item.path} with {item.library}"
+    if item.driver_version != loaded:
+        return _CHANGED, f"{item.path} of driver {item.driver_version or 'unknown'}"
+    if hooks := actual.hooks_lacking(item):
+        return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
+    if item.lost:
+        return _LOST, f"{item.path} with {_few(item.lost)}"
+    if strange := item.strange(_uuids(mig)):
+        return _REMOVED, f"{item.path} with {_few(strange)}"
+    return None
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - 4
+    return "; ".join([*names[:4], *([f"{rest} more"] if rest > 0 else [])])
+
+
+# Name of a device -> its device nodes.
+Devices = Mapping[str, frozenset[str]]
+
+
+def resolved(specifications: Iterable[CdiSpecification]) -> tuple[Devices | None, Mapping[str, frozenset[str]]]:
+    """Return the devices that runtimes find, and those that they do not find because several files have them.
+
+    As pkg/cdi/cache.go of the CDI library does: the later folder counts, and what two files of one folder have is lost.
+    The devices are None where those of a file are not known.
+    """
+    found: dict[str, tuple[int, str, frozenset[str]]] = {}
+    twice: dict[str, frozenset[str]] = {}
+    known = True
+    for item in sorted(specifications, key=lambda item: (FOLDERS.get(item.folder, -1), item.path)):
+        rank = FOLDERS.get(item.folder)
+        if rank is None or item.unreadable:
+            continue
+        known = known and item.devices is not None
+        for name, nodes in item.devices or ():
+            other = found.get(name)
+            if other is not None and other[0] == rank:
+                twice[name] = twice.get(name, frozenset({other[1]})) | {item.path}
+            else:
+                found[name] = rank, item.path, frozenset(nodes)
+    return {name: each[2] for name, each in found.items() if name not in twice} if known else None, twice
+
+
+def _lacking(devices: Devices, expected: Devices) -> list[str]:
+    """Return the GPUs and MIG devices that no device consists of, or that `all` lacks."""
+    every = devices.get("all")
+    return [
+        name
+        for name, nodes in expected.items()
+        if not any(nodes <= each for each in devices.values()) or (every is not None and not nodes <= every)
+    ]
+
+
+def _expected(actual: ContainerToolkit, mig: Mig | None) -> Devices:
+    """Return the GPUs and MIG devices of the node with their device nodes, as far as they are known.
+
+    A GPU in MIG mode is no device of its own: nvidia-ctk leaves it out from 1.18 on.
+    """
+    minors, capabilities = dict(actual.minors), dict(actual.capabilities)
+    expected: dict[str, frozenset[str]] = {}
+    for gpu in mig.gpus if mig is not None and mig.status == "ok" else ():
+        minor = minors.get(gpu.uuid)
+        if minor is None:
+            continue
+        if gpu.current != ENABLED:
+            expected[f"GPU {gpu.index}"] = frozenset({f"/dev/nvidia{minor}"})
+            continue
+        for instance in gpu.instances or ():
+            place = f"gpu{minor}/mig/gi{instance.id}"
+            for compute in instance.compute:
+                numbers = capabilities.get(place), capabilities.get(f"{place}/ci{compute.id}")
+                if None not in numbers:
+                    caps = (f"/dev/nvidia-caps/nvidia-cap{each}" for each in numbers)
+                    name = f"the MIG device {gpu.index}/{instance.id}/{compute.id}"
+                    expected[name] = frozenset({f"/dev/nvidia{minor}", *caps})
+    return expected
+
+
+def _uuids(mig: Mig | None) -> Iterator[str]:
+    """Yield the UUIDs of GPUs and MIG devices; of one of the two kinds none where one of them is not known."""
+    if mig is None or mig.status != "ok":
+        return
+    yield from (gpu.uuid for gpu in mig.gpus)
+    enabled = [gpu for gpu in mig.gpus if gpu.current == ENABLED]
+    devices = [each.uuid for gpu in enabled for instance in gpu.instances or () for each in instance.compute]
+    if all(gpu.instances is not None for gpu in enabled) and None not in devices:
+        yield from filter(None, devices)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunode.base import tables, versions
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.messages import REMEDY
+from gpunode.base.probe_output import CORRECT, decoded, number, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.template import rendered
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
 from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
 from gpunode.settings import Settings
 
@@ -26,28 +30,18 @@ NAMES = "^(nvidia-container-|libnvidia-container|nvidia-docker)"
 PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
 # What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.
 LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+_CAPABILITIES = "/proc/driver/nvidia/capabilities/"
+Numbers = tuple[int, int]
+# Device nodes, with their minor number where the name ends in it -> the driver's name in /proc/devices.
+_DEVICES = {
+    re.compile(r"/dev/nvidia(\d+)"): "nvidia",
+    re.compile(r"/dev/nvidiactl"): "nvidia",
+    re.compile(r"/dev/nvidia-uvm(?:-tools)?"): "nvidia-uvm",
+    re.compile(r"/dev/nvidia-caps/nvidia-cap(\d+)"): "nvidia-caps",
+}
+_MINORS = {"/dev/nvidiactl": 255, "/dev/nvidia-uvm": 0, "/dev/nvidia-uvm-tools": 1}
+_LARGEST = 1 << 20  # bytes of one specification
 _CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
-
-
-@dataclass(frozen=True)
-class CdiSpecification(Reading):
-    """Hold a CDI specification of nvidia.com/gpu: where it is, of which driver its libraries are, and whether ours.
-
-    `hooks` are those that it names and that not every toolkit has. `library` is where it has libcuda from, on the node.
-    """
-
-    path: str
-    driver_version: str | None
-    ours: bool = False
-    hooks: tuple[str, ...] = ()
-    library: str | None = None
-
-    def is_below(self, root: str) -> bool:
-        """Say whether its libraries stand below that root; where none is told, nothing speaks against it."""
-        if self.library is None:
-            return True
-        # At / they are where the distributions have libraries; /run/nvidia/driver is below / as well.
-        return self.library.startswith(("/usr/", "/lib") if root == "/" else f"{root}/")
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,9 @@ class ContainerToolkit(Reading):
     packages that belong together. `locking_off`: dnf's plugin versionlock is there, and somebody has switched it off.
     `files`: each program or path that config.toml names -> `x` where it is a program, `e` where it is anything else,
     `-` where it is not there; `daemons` are the units of container runtimes that the node has.
+    Where there is a specification: `minors` are the GPUs' (UUID, number of /dev/nvidia*), `capabilities` the instances'
+    (`gpu0/mig/gi1/ci0`, number of /dev/nvidia-caps/nvidia-cap*), `misnumbered` device nodes of other numbers than the
+    driver's. `of_other_kind` are CDI specifications in the place of NVIDIA's that are none.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -81,6 +78,10 @@ class ContainerToolkit(Reading):
     locking_off: bool = False
     files: tuple[tuple[str, str], ...] = ()
     daemons: tuple[str, ...] = ()
+    minors: tuple[tuple[str, int], ...] = ()
+    capabilities: tuple[tuple[str, int], ...] = ()
+    misnumbered: tuple[str, ...] = ()
+    of_other_kind: tuple[str, ...] = ()
 
     @property
     def package_versions(self) -> tuple[str, ...]:
@@ -114,14 +115,6 @@ class ContainerToolkit(Reading):
         """Return name -> version of the installed packages that the toolkit took the place of."""
         return {name: version for name, version in self.packages if name in LEGACY}
 
-    def stale_cdi(self, driver_version: str, root: str = "/") -> tuple[CdiSpecification, ...]:
-        """Return the specifications that are not of this driver below `root`, or that a newer toolkit made."""
-        return tuple(
-            item
-            for item in self.cdi
-            if item.driver_version != driver_version or self.hooks_lacking(item) or not item.is_below(root)
-        )
-
     def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
         """Return the hooks that a specification names and the installed toolkit lacks: perhaps a newer one made it."""
         since, version = tables.toolkit().hooks, self.version
@@ -135,7 +128,8 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
-    libraries = dict(line.split(" ", 1) for line in repeated(lines, "cdi_library") if " " in line)
+    numbers = {device: _numbers(each) for each, device in _words(lines, "number")}
+    specifications = dict(_specifications(lines, numbers))
     refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
         packages=tuple(sorted(packages)),
@@ -145,7 +139,8 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         hold_text=decoded(found, "hold_text") or ("" if found.get("locking") == "yes" else None),
         locking_off=found.get("locking") == "off",
         config_text=decoded(found, "config"),
-        cdi=tuple(_specification(line, libraries) for line in repeated(lines, "cdi")),
+        cdi=tuple(item for item in specifications.values() if item is not None),
+        of_other_kind=tuple(path for path, item in specifications.items() if item is None),
         cdi_drafts=tuple(repeated(lines, "draft")),
         cdi_refresh=found.get("refresh") if refreshes else None,
         cdi_output=found.get("refresh_output") if refreshes else None,
@@ -153,6 +148,12 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         link_rule=found.get("link_rule") == "yes",
         files=tuple((line[2:], line[:1]) for line in repeated(lines, "file")),
         daemons=tuple(repeated(lines, "daemon")),
+        minors=tuple((uuid, number(each)) for uuid, each in _words(lines, "minor")),
+        capabilities=tuple(
+            (file.removeprefix(_CAPABILITIES).removesuffix("/access"), number(each))
+            for file, each in _words(lines, "capability")
+        ),
+        misnumbered=tuple(_misnumbered(numbers, {name: number(each) for each, name in _words(lines, "major")})),
         names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,
     )
 
@@ -164,13 +165,41 @@ def _package(line: str) -> tuple[str, str]:
     return name, version
 
 
-def _specification(line: str, libraries: Mapping[str, str]) -> CdiSpecification:
-    words = line.split(" ")
-    if len(words) not in (3, 4):
-        raise ParseError(f"not a CDI specification: {line[:80]!r}")
-    path, version, ours, *hooks = words
-    names = tuple(hooks[0].split(",")) if hooks else ()
-    return CdiSpecification(path, None if version == "-" else version, ours == "ours", names, libraries.get(path))
+def _words(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
+    for line in repeated(lines, key):
+        first, separator, second = line.partition(" ")
+        if not separator:
+            raise ParseError(f"not two words: {key}={line[:80]!r}")
+        yield first, second
+
+
+def _specifications(lines: list[str], numbers: Mapping[str, Numbers]) -> Iterator[tuple[str, CdiSpecification | None]]:
+    gone = repeated(lines, "gone")
+    for path, packed in _words(lines, "cdi"):
+        try:
+            text = base64.b64decode(packed, validate=True)
+            if text.startswith(b"\x1f\x8b"):
+                text = zlib.decompressobj(wbits=31).decompress(text, _LARGEST + 1)
+        except (ValueError, zlib.error) as error:
+            raise ParseError(f"{path} did not arrive: {error}") from error
+        if len(text) > _LARGEST:
+            raise ParseError(f"{path} cannot be read, or is larger than {_LARGEST >> 20} MiB{REMEDY}{CORRECT}")
+        yield path, read(path, text.decode("utf-8", errors="replace"), gone, numbers)
+
+
+def _numbers(text: str) -> Numbers:
+    major, _, minor = text.partition(":")
+    return number(major), number(minor)
+
+
+def _misnumbered(numbers: Mapping[str, Numbers], majors: Mapping[str, int]) -> Iterator[str]:
+    """Yield the device nodes that the kernel gives to another driver, or to another device of this one."""
+    for device, actual in numbers.items():
+        for pattern, name in _DEVICES.items():
+            if (match := pattern.fullmatch(device)) and name in majors:
+                minor = _MINORS.get(device) if not match.groups() else int(match[1])
+                if actual != (majors[name], actual[1] if minor is None else minor):
+                    yield f"{device} is {actual[0]}:{actual[1]}, where {name} has the major number {majors[name]}"
 
 
 LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"

@@ -3,13 +3,12 @@
 # Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
 # dnf 5 it is VERSIONLOCK of its functions);
 # CONFIGURATION, the toolkit's own; DAEMONS, units of container runtimes, and RUNTIMES, programs that these start
-# containers with; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression
-# of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev
-# rule.
+# containers with; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev rule.
 #
-# cdi_library=FILE PATH is where a specification has libcuda from, on the node.
-# A specification names the libraries that it hands in by their version: libcuda's is the driver that it is of. It names
-# its hooks, too: a toolkit that lacks one of them is older than the one that made it.
+# cdi=FILE TEXT is a file that may be a CDI specification of NVIDIA's GPUs, compressed where the node has gzip. Where
+# there is one: gone=PATH is what it names and what the node does not have, number=MAJOR:MINOR DEVICE each device node
+# of NVIDIA's, major=NUMBER NAME what the kernel has for them, minor=UUID NUMBER each GPU's device, and
+# capability=FILE NUMBER an instance's.
 
 locked=
 case "$MANAGER" in
@@ -126,44 +125,44 @@ done
 
 # What a run of gpunode's left behind that was cut off; the runtimes read it where it ends in .yaml.
 for file in /etc/cdi/*.gpunode-new.*; do [ ! -f "$file" ] || echo "draft=$file"; done
+zipped() { if command -v gzip > /dev/null; then gzip -cn; else cat; fi; }
 set --
 for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json "$output"; do
   case "$file" in *[[:space:]]*|*.gpunode-new.*) continue;; esac
   case " $* " in *" $file "*) continue;; esac
-  [ ! -f "$file" ] || set -- "$@" "$file"
+  # A file that cannot be parsed has no kind, and in the place of the toolkit's or gpunode's own it is none of others.
+  [ -s "$file" ] && [ -f "$file" ] || continue
+  case "$file" in "$output"|*/etc/cdi/nvidia.yaml) ;; *) grep -qF nvidia.com/gpu "$file" || continue;; esac
+  set -- "$@" "$file"
+  text=$({ head -c 1048577 -- "$file" || head -c 1048577 /dev/zero; } | zipped | base64 -w0)
+  echo "cdi=$file $text"
 done
-# What begins with a line `kind` is followed by what it says of libcuda and of hooks: all by one program, in the order
-# of the files.
+numbered=
 if [ "$#" -gt 0 ]; then
-  libcuda='("?hostPath"?: *"?)?[^" ]*libcuda\.so\.[0-9]{3}\.[0-9.]*[0-9]'
-  found=$NL$(grep -oE '"?kind"?: *"?nvidia\.com/gpu|'"$libcuda|$LATER_HOOKS" "$@" /dev/null)$NL
-  for file in "$@"; do
-    case "$found" in *"$NL$file:"*kind*nvidia.com/gpu"$NL"*) ;; *) continue;; esac
-    of=; version=-; hooks=; library=
-    set -f; IFS=$NL
-    for line in $found; do
-      case "$line" in
-        "$file:"*libcuda.so.*)
-          [ "$version" != - ] || version=${line##*libcuda.so.}
-          # Before it, containerPath says where it comes to in a container.
-          case "$line" in "$file:"*hostPath*) [ -n "$library" ] || library=${line##*[\" ]};; esac;;
-        "$file:"*kind*) of=yes;;
-        "$file:"*) case "$hooks," in *",${line#"$file:"},"*) ;; *) hooks=$hooks,${line#"$file:"};; esac;;
-      esac
-    done
-    unset IFS; set +f
-    [ -n "$of" ] || continue
-    first=; read -r first < "$file"
-    ours=foreign; [ "$first" != "$CDI_MARK" ] || ours=ours
-    echo "cdi=$file $version $ours${hooks:+ ${hooks#,}}"
-    [ -z "$library" ] || echo "cdi_library=$file $library"
+  numbered=yes
+  grep -ohE "\"?(hostPath|path)\"?: *[\"']?/[^]\"',}]*" "$@" | sed 's/^[^/]*//; s/[[:space:]]*$//' | sort -u |
+    while IFS= read -r path; do [ -e "$path" ] || echo "gone=$path"; done
+  while read -r number name; do case "$name" in nvidia*) echo "major=$number $name";; esac; done < /proc/devices
+  for file in /proc/driver/nvidia/gpus/*/information; do
+    [ ! -r "$file" ] || while IFS=: read -r key value; do
+      words "$value"
+      case "$key" in 'GPU UUID') uuid=$WORDS;; 'Device Minor') echo "minor=$uuid $WORDS";; esac
+    done < "$file"
+  done
+  for file in /proc/driver/nvidia/capabilities/gpu*/mig/gi*/access \
+    /proc/driver/nvidia/capabilities/gpu*/mig/gi*/ci*/access; do
+    [ ! -r "$file" ] || while read -r key number; do
+      [ "$key" != DeviceFileMinor: ] || echo "capability=$file $number"
+    done < "$file"
   done
 fi
 
 set --
 for device in /dev/nvidia* /dev/nvidia-caps/*; do [ ! -c "$device" ] || set -- "$@" "$device"; done
 [ "$#" -eq 0 ] || stat -c '%t %T %n' "$@" | while read -r major minor device; do
+  number=$((0x$major)):$((0x$minor))
   # shellcheck disable=SC3013  # Each sh knows it.
-  [ "$device" -ef "/dev/char/$((0x$major)):$((0x$minor))" ] || echo "unlinked=$device"
+  [ "$device" -ef "/dev/char/$number" ] || echo "unlinked=$device"
+  [ -z "$numbered" ] || echo "number=$number $device"
 done
 [ ! -f "$LINK_RULE" ] || echo link_rule=yes
