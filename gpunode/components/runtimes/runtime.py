@@ -13,11 +13,6 @@ from gpunode.system.service import Daemon
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
-def is_own_runtime(program: object) -> bool:
-    """Return whether a runtime's program is that of the toolkit's packages: the GPU Operator brings another one."""
-    return program in (NVIDIA_RUNTIME, NVIDIA_RUNTIME.rpartition("/")[2])
-
-
 @dataclass(frozen=True)
 class Runtimes:
     """The desired runtimes of a daemon.

@@ -118,12 +118,6 @@ def _moved(runtime: Table, shim: Mapping[str, Any], linux: bool) -> Iterator[tup
         yield "NoPivotRoot", True
 
 
-def program_of(runtime: object) -> object:
-    """Return the program of a runtime, by the option of whichever shim it has."""
-    options = tables_in(runtime, "options")
-    return options.get("BinaryName") or options.get("Runtime")
-
-
 def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable[Mapping[str, Any]]) -> None:
     """Keep `privileged_without_host_devices` where another runtime has it as well; else set it to false."""
     others = (each for tables in runtimes for name, each in tables.items() if name != "nvidia")

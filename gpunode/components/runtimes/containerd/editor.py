@@ -18,7 +18,6 @@ from gpunode.components.runtimes.containerd.companions import (
     inherited,
     is_linux,
     linux_shim,
-    program_of,
     refuse_unknown_default,
     refuse_unloadable,
     set_privileged,
@@ -27,7 +26,7 @@ from gpunode.components.runtimes.containerd.companions import (
 )
 from gpunode.components.runtimes.containerd.keys import AsRead
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes, is_own_runtime
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 
 def default_table_counts(containerd_version: str) -> bool:
@@ -113,7 +112,7 @@ def add_runtimes(
         filled(nvidia, new)
         set_runtime(nvidia, {"BinaryName": NVIDIA_RUNTIME, **cgroup}, tables_in(beneath, "nvidia"), shim, legacy)
         set_privileged(nvidia, tables_in(beneath, "nvidia"), [runtimes, beneath])
-    elif desired.nvidia is False and is_own_runtime(program_of(runtimes.get("nvidia"))):
+    elif desired.nvidia is False and "nvidia" in runtimes:
         del runtimes["nvidia"]
     if legacy and was_linux:
         drop_linux_settings(plugin, desired.default)

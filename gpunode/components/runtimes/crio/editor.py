@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpunode.base.toml_edit import Table, edited, filled, put, table_in
 from gpunode.components.runtimes.crio.state import Merged, runtimes_of
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes, is_own_runtime
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _HEAD = "# Written by gpunode; what is added here stays.\n"
 
@@ -29,7 +29,7 @@ def render(text: str | None, others: Merged, desired: Runtimes) -> str:
             # CRI-O does not start with a slice of systemd then.
             put(runtime, "conmon_cgroup", "pod")
         if not desired.nvidia:
-            if desired.nvidia is False and is_own_runtime(runtimes_of(runtime).get("nvidia", {}).get("runtime_path")):
+            if desired.nvidia is False and "nvidia" in runtimes_of(runtime):
                 _remove(runtime, "nvidia")
             return
         runtimes = table_in(runtime, "runtimes", hidden=True)

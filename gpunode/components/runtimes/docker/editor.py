@@ -14,7 +14,7 @@ from typing import Any
 from gpunode.base import versions
 from gpunode.base.structured_text import FILE, KeyTwiceError, TextError, TextLimitError, load_json
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes, is_own_runtime
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _CGROUP_DRIVER = "native.cgroupdriver="
 # Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
@@ -53,10 +53,7 @@ def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     elif desired.nvidia is False:
         _without_runtime(document)
     if desired.default not in ("nvidia", "runc", *_table(document, "runtimes", made=False)):
-        missing = (
-            f"the file has no runtime {desired.default!r}, without which docker does not start. Remedy: add it there"
-        )
-        raise ConfigurationRefused(missing, "runtimes")
+        raise ConfigurationRefused(f"docker does not start without the runtime {desired.default!r}. Remedy: add it")
     # runc is docker's own default.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
@@ -112,11 +109,11 @@ _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|(?P<comment>//|/\*|#)')
 
 def _comment(text: str) -> str | None:
     """Return where a text has its first comment, as a message begins; None where it has none."""
-    found = next((match for match in _STRING_OR_COMMENT.finditer(text) if match["comment"]), None)
-    if found is None:
-        return None
-    line = text.count("\n", 0, found.start()) + 1
-    return f"line {line}: JSON has no comments, and the file has one ({found['comment']})"
+    for match in _STRING_OR_COMMENT.finditer(text):
+        if sign := match["comment"]:
+            line = text.count("\n", 0, match.start()) + 1
+            return f"line {line}: JSON has no comments, and the file has one ({sign})"
+    return None
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
@@ -149,19 +146,9 @@ def _runtime(document: dict[str, Any]) -> None:
 
 
 def _without_runtime(document: dict[str, Any]) -> None:
-    """Remove the runtime nvidia that gpunode, or nvidia-ctk, wrote; one of the GPU Operator's stays."""
     runtimes = _table(document, "runtimes", made=False)
-    runtime = runtimes.get("nvidia")
-    if isinstance(runtime, dict) and is_own_runtime(runtime.get("path") or _binary(runtime)):
-        del runtimes["nvidia"]
-        if not runtimes:
-            del document["runtimes"]
-
-
-def _binary(runtime: dict[str, Any]) -> Any:
-    """Return the program of a runtime that has a shim."""
-    options = runtime.get("options")
-    return options.get("BinaryName") if isinstance(options, dict) else None
+    if runtimes.pop("nvidia", None) is not None and not runtimes:
+        del document["runtimes"]
 
 
 def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
