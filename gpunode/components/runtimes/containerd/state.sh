@@ -48,7 +48,10 @@ for line in $merged; do
   case "$line" in 'imports = ['*']') imports=${line#'imports = ['}; imports=${imports%]}; break;; esac
 done
 IFS="\"'"
-for file in $imports; do case "$GENERATED$file" in yes/*'/*.toml') drop_ins=${file%/*}; break;; esac; done
+for file in $imports; do
+  # 2.2 and newer print that of their own defaults as well.
+  case "$GENERATED$file" in yes/etc/containerd/*) ;; yes/*'/*.toml') drop_ins=${file%/*}; break;; esac
+done
 unset IFS; set +f
 echo "drop_ins=$drop_ins"
 seen="$NL$config$NL"; others=; folders=${config%/*}
