@@ -119,6 +119,8 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
     rendered = _rendered(body, edit)
+    if (rendered is None or not same(_read(rendered), desired)) and (headed := _with_headers(body)) is not None:
+        rendered = _rendered(headed, edit)
     if rendered is None or not same(_read(rendered), desired):
         raise ConfigurationRefused(
             f"{where(text, _difference(before, desired))}the file's spelling does not allow an edit that keeps the "
@@ -146,10 +148,11 @@ def table_in(parent: Table, key: str, hidden: bool = False) -> Table:
 
 def put(table: Table, key: str, value: Any) -> None:
     """Set a key only where it differs, so that a value that is right keeps its spelling and inline comment."""
-    if key in table and same(_unwrapped(table[key]), value):
+    if key in table and same(_unwrapped(table[key]), _unwrapped(value)):
         return
     if isinstance(table, TableView):
-        table, key = table.table, table.spelled(key)
+        key = table.spelled(key)
+        table = table.table
     old = table.item(key) if key in table and hasattr(table, "item") else None
     if old is None or isinstance(table, InlineTable):
         table[key] = value
@@ -190,6 +193,33 @@ def parsed(text: str) -> tomlkit.TOMLDocument:
         why = "the file has too many keys with dots in braces. Remedy: write those tables under headers of their own"
         raise ConfigurationRefused(why)
     return tomlkit.parse(text)
+
+
+# A line `a.b.c = …`, with what it has before the last part of its key; and the header of a table.
+_PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_DOTTED = re.compile(rf"[ \t]*({_PART}(?:[ \t]*\.[ \t]*{_PART})*)[ \t]*\.[ \t]*({_PART}[ \t]*=.*)")
+_HEADER = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#.*)?")
+
+
+def _with_headers(body: str) -> str | None:
+    """Return a text with its dotted keys under headers of their own; None where it has none, or means another thing."""
+    lines: list[str] = []
+    tables: dict[str, list[str]] = {}
+    table = ""
+    for line in [*body.splitlines(), None]:
+        if line is None or line.lstrip().startswith("["):
+            for name, keys in tables.items():
+                lines += [f"[{name}]", *keys, ""]
+            header = _HEADER.fullmatch(line or "")
+            tables, table = {}, f"{header[1].strip()}." if header else ""
+        match = _DOTTED.fullmatch(line or "")
+        if match is not None:
+            tables.setdefault(f"{table}{match[1]}", []).append(match[2])
+        elif line is not None:
+            lines.append(line)
+    text = "\n".join([*lines, ""])
+    read = _read(text)
+    return text if text != body and read is not None and same(read, _read(body)) else None
 
 
 def _rendered(body: str, edit: Callable[[Table], None]) -> str | None:

@@ -83,5 +83,5 @@ def _carries(found: list[dict[str, Any]], engine: str, monitor: bool, runtime: s
 
 @pytest.mark.parametrize("chart", [each for each in EVERY if each not in TAKEN], ids=str)
 def test_an_older_chart_of_the_exporter_is_refused_before_helm_is_asked(chart: Chart) -> None:
-    with pytest.raises(SettingsError, match="dcgm_exporter_chart.version"):
+    with pytest.raises(SettingsError, match=r"dcgm_exporter_chart\.version"):
         check_hosts({"gpu-1": _data(chart)})

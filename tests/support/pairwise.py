@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
@@ -16,13 +17,15 @@ def all_rows(factors: Mapping[str, Sequence[Any]], is_valid: Callable[[Row], boo
 
 def pairwise(factors: Mapping[str, Sequence[Any]], is_valid: Callable[[Row], bool]) -> list[Row]:
     """Return valid combinations with each pair of values that any valid combination has; always the same ones."""
-    rows = [(row, set(combinations(row.items(), 2))) for row in all_rows(factors, is_valid)]
-    missing = set().union(*(pairs for _, pairs in rows))
-    chosen, least = [], len(factors) ** 2
+    numbers: defaultdict[object, int] = defaultdict(lambda: len(numbers))
+    rows = [
+        (row, sum(1 << numbers[pair] for pair in combinations(row.items(), 2))) for row in all_rows(factors, is_valid)
+    ]
+    missing, chosen, least = (1 << len(numbers)) - 1, [], len(factors) ** 2
     # The combinations with the most pairs that are still missing come first.
     while least := least * 3 // 4:
         for row, pairs in rows:
-            if len(pairs & missing) >= least:
-                missing -= pairs
+            if (pairs & missing).bit_count() >= least:
+                missing &= ~pairs
                 chosen.append(row)
     return chosen

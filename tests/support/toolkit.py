@@ -88,11 +88,9 @@ def judged_cdi(
     instances = [
         GpuInstance(gi, 0, "", 0, 1, (ComputeInstance(ci, 0, "", 0, 1, f"MIG-{gi}"),)) for gi, ci in (mig or {}).items()
     ]
-    gpus = [
-        MigGpu(index, uuid, "", "", "", *["Enabled" if mig is not None and not index else "Disabled"] * 2,
-               tuple(instances) if mig is not None and not index else ())
-        for index, uuid in enumerate(GPUS)
-    ]  # fmt: skip
+    gpus = [MigGpu(index, uuid, "", "", "", "Disabled", "Disabled", ()) for index, uuid in enumerate(GPUS)]
+    if mig is not None:
+        gpus[0] = replace(gpus[0], current="Enabled", pending="Enabled", instances=tuple(instances))
     decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(gpus)))
     (item,) = decision.findings
     change = next((step.change for step in decision.steps), None)

@@ -24,6 +24,7 @@ from gpunode.components.runtimes.podman.state import Podman
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.components.runtimes.toolkit.configuration import asked_of
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.runtimes import Docker as DockerFact
@@ -70,6 +71,7 @@ CONTAINERD = st.builds(
     enabled=st.booleans(),
     masked=st.sampled_from([False, False, True]),
     cri_plugin=st.sampled_from(["ok", "error", None]),
+    cri_reason=st.sampled_from([None, "invalid plugin config: `mirrors` cannot be set"]),
     shims=st.sampled_from([0, 2]),
     configured_at=st.sampled_from([5.0, 99.0]),
     enable_cdi=st.sampled_from([None, True, False]),
@@ -208,7 +210,7 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
     """Return what the operations of a component refuse, by which order a run comes to them."""
     host = Host({
         ToolkitFact: node.toolkit, DriverFact: node.driver, CudaFact: node.cuda, ContainerdFact: node.containerd,
-        DockerFact: node.docker, TransactionJournal: Journal(None, None, None, False),
+        DockerFact: node.docker, MigFact: node.mig, TransactionJournal: Journal(None, None, None, False),
     })  # fmt: skip
     every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own)})],

@@ -102,7 +102,8 @@ def distribution(os_id: str, version_id: str) -> Distribution | None:
         is_newer = newest is not None and versions.parsed(version_id) > versions.parsed(newest.version)
     except versions.VersionError:  # a rolling release has no version
         return None
-    return replace(newest, newer=version_id) if newest is not None and is_newer else None
+    # Its own archive is not that of the newest row.
+    return replace(newest, newer=version_id, open_behind=None) if newest is not None and is_newer else None
 
 
 def installs_headers(os_id: str) -> bool:

@@ -42,7 +42,7 @@ def system_cautions(system: OperatingSystem) -> Iterator[Caution]:
     """Warn of a distribution that is newer than all known releases of it."""
     row = tables.distribution(system.id, system.version_id)
     if row is not None and row.newer is not None:
-        values = {"name": system.name, "version": row.newer, "newest": row.name}
+        values = {"name": row.name.rpartition(" ")[0], "version": row.newer, "newest": row.version}
         yield NEWER(component="operating system", **values, table="distributions.yaml")
 
 

@@ -1,70 +1,66 @@
-"""Every file that people have becomes the right one, under containerd 1.6, 1.7 and 2; the second run does nothing.
+"""Files that people have become the right ones, in the root file and by a drop-in; a second run does nothing.
 
 Real: containerd of Debian bookworm, trixie and sid, runc, systemd. SIMULATED: NVIDIA's runtime, a link to runc.
+tests/unit/test_real_containerd.py starts these programs with many more files.
 """
 
 from __future__ import annotations
 
-import tomllib
-
-import pytest
-
-from tests.molecule.conftest import thinned
 from tests.molecule.containerd.conftest import CONFIG, DROP_IN, Bench, Machine, each
-from tests.molecule.containerd.files import comments, foreign
-from tests.support.containerd_files import FILES, known_file
+from tests.support.containerd_files import known_file
 
-WANTED = {"nvidia": (True, "/usr/bin/nvidia-container-runtime"), "runc": (True, None)}
-CONFIGURE = "Configure containerd: default runtime nvidia"
+NVIDIA = "/usr/bin/nvidia-container-runtime"
+CONFIGURE = "Configure containerd: default runtime {}"
+# Version -> the file that its node has.
+FILES = {"1.6": "by hand", "1.7": "absent", "2": "kubeadm"}
 
 
-@pytest.mark.parametrize("name", thinned(FILES, "empty", "packaged"))
-def test_every_file_becomes_the_right_one_and_the_second_run_does_nothing(
-    name: str, machines: tuple[Machine, ...], bench: Bench
+def test_a_file_becomes_the_right_one_and_keeps_its_comments_and_foreign_values(
+    machines: tuple[Machine, ...], bench: Bench
 ) -> None:
-    each(machines, lambda machine: machine.start_with(known_file(name, machine.version)))
+    before = {machine: known_file(FILES[machine.version], machine.version) for machine in machines}
+    each(machines, lambda machine: machine.start_with(before[machine]))
     run = bench.run()
     assert run.code == 0, run.printed
-    assert len(run.operations("success")[CONFIGURE]) == len(machines), run.printed
+    assert len(run.operations("success")[CONFIGURE.format("nvidia")]) == len(machines), run.printed
     for machine in machines:
-        before = known_file(name, machine.version) or ""
         default, runtimes = machine.runtimes()
-        assert default == "nvidia", machine
-        assert {key: runtimes[key] for key in WANTED} == WANTED, machine
+        assert (default, runtimes["nvidia"], runtimes["runc"]) == ("nvidia", (True, NVIDIA), (True, None)), machine
         assert machine.serves() == "ok"
-        after = machine.text()
-        assert [line for line in comments(before) if line not in after.splitlines()] == []
-        kept = foreign(tomllib.loads(after))
-        assert {key: kept.get(key) for key in foreign(tomllib.loads(before))} == foreign(tomllib.loads(before))
-        merged = foreign(machine.merged())
-        # What the file says of others is what containerd obeys, whichever of the files it stands in.
-        assert name != "by hand" or merged[("oom_score",)] == -999
-        assert ("crun" in runtimes) == (name == "by hand")
-        in_drop_in = machine.version == "2"
-        assert machine.out(f"[ -e {DROP_IN} ] && echo yes || true") == ("yes\n" if in_drop_in else "")
-    started = [machine.started() for machine in machines]
-    again = bench.run()
-    assert (again.code, again.operations("success")) == (0, {}), again.printed
-    assert [machine.started() for machine in machines] == started
+        lines = machine.text().splitlines()
+        assert [line for line in (before[machine] or "").splitlines() if "#" in line and line not in lines] == []
+        assert machine.out(f"[ -e {DROP_IN} ] && echo yes || true") == ("yes\n" if machine.version == "2" else "")
+    assert machines[0].merged()["oom_score"] == -999
+    assert machines[0].runtimes()[1]["crun"] == (False, "/usr/bin/crun")
 
 
-def test_a_changed_comment_restarts_nothing_and_is_no_change(machines: tuple[Machine, ...], bench: Bench) -> None:
+def test_a_changed_comment_restarts_nothing_and_a_changed_value_does(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
     # As after a boot: systemd started the daemon, not a run of gpunode's.
-    each(machines, lambda machine: machine.out("systemctl restart containerd"))
+    each(machines, lambda machine: machine.out(f"systemctl restart containerd; echo '# no restart' >> {CONFIG}"))
     each(machines, lambda machine: machine.serves())
     started = [machine.started() for machine in machines]
-    for machine in machines:
-        machine.out(f"echo '# no restart' >> {CONFIG}")
     run = bench.run()
     assert (run.code, run.operations("success")) == (0, {}), run.printed
     assert [machine.started() for machine in machines] == started
     assert all("# no restart" in machine.text() for machine in machines)
-    # The same file with another value takes the restart.
-    for machine in machines:
-        machine.out(f"sed -i '1i oom_score = -998' {CONFIG}; sed -i '/^oom_score = -999/d' {CONFIG}")
+    each(machines, lambda machine: machine.out(f"sed -i '/^oom_score/d; 1i oom_score = -998' {CONFIG}"))
     run = bench.run()
     assert run.code == 0, run.printed
-    assert len(run.operations("success")[CONFIGURE]) == len(machines)
-    for machine, before in zip(machines, started, strict=True):
-        assert machine.started() != before
+    assert len(run.operations("success")[CONFIGURE.format("nvidia")]) == len(machines)
+    for machine, earlier in zip(machines, started, strict=True):
+        assert machine.started() != earlier
         assert machine.merged()["oom_score"] == -998
+
+
+def test_runtimes_move_to_a_drop_in_and_back(machines: tuple[Machine, ...], bench: Bench) -> None:
+    machine = machines[1]
+    for placement, cgroup in (("drop-in", True), ("root", False)):
+        run = bench.run(machine.node.name, default_runtime="runc", placement=placement, systemd_cgroup=cgroup)
+        assert run.code == 0, run.printed
+        assert CONFIGURE.format("runc") in run.operations("success"), run.printed
+        default, runtimes = machine.runtimes()
+        assert (default, runtimes["nvidia"]) == ("runc", (cgroup, NVIDIA))
+        assert machine.merged()["oom_score"] == -998
+        assert machine.out(f"[ -e {DROP_IN} ] && echo yes || true") == ("yes\n" if placement == "drop-in" else "")

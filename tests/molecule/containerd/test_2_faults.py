@@ -1,4 +1,4 @@
-"""Eight ways to break it: each ends with the old service running and the reason told. And a file that shadows ours.
+"""Ways to break it: each ends with the old service running and the reason told. And a file that shadows ours.
 
 Real: containerd, its own check, systemd, the file systems. SIMULATED: NVIDIA's runtime, a link to runc; a service that
 ends after its start is killed by a line of its unit's.
@@ -24,19 +24,13 @@ Restart=no
 ExecStartPost=/bin/sh -c "grep -q nvidia-container-runtime {CONFIG} || exit 0; (sleep 1; kill -9 $MAINPID) & "
 UNIT
 systemctl daemon-reload"""
-# A valid file; with the runtime type that gpunode writes, containerd 1.6 refuses to load its CRI plugin.
-_PLUGIN = f"""version = 2
-[{CRI}.containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-[{CRI}.containerd.runtimes.nvidia]
-  runtime_type = "io.containerd.runtime.v1.linux"
-  runtime_engine = "/usr/bin/nvidia-container-runtime"
-"""
+# A key with which the CRI plugin does not load: `config dump` accepts it, and gpunode's editor does not know it.
+_AUTHS = "printf '[%s.registry.auths.\"https://a b\"]\\nusername = \"x\"\\n' '{}' >> " + CONFIG
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Hold what breaks it, after the daemon has started well; what mends it, the reason, and the file if not kubeadm's.
+    """Hold what breaks it, after the daemon has started well with kubeadm's file; what mends it, and the reason.
 
     `restarted`: the new configuration must be tried to be found wanting, so that the daemon comes back as another one.
     """
@@ -44,7 +38,6 @@ class Fault:
     harm: str
     reason: str
     mend: str = ":"
-    before: str | None = None
     restarted: bool = False
 
 
@@ -71,10 +64,9 @@ FAULTS = {
     "a service that ends after its start": Fault(
         _ENDS, "containerd is failed", f"rm {OVERRIDE}; systemctl daemon-reload", restarted=True
     ),
-    "the plugin in error": Fault(":", "its CRI plugin 'error'", before=_PLUGIN, restarted=True),
-    "a validation that fails": Fault(
-        f"sed -i 's|config_path = .*|config_path = 5|' {CONFIG}",
-        "containerd refuses the new configuration",
+    "a key that the CRI plugin refuses": Fault(
+        _AUTHS.format(CRI),
+        "containerd refuses the new configuration: invalid plugin config: failed to parse registry url",
     ),
     "a full disk": Fault(
         "cp -a /etc/containerd /tmp/kept; mount -t tmpfs -o size=16k none /etc/containerd; "
@@ -97,7 +89,7 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
     name: str, machine: Machine, bench: Bench
 ) -> None:
     fault = FAULTS[name]
-    machine.start_with(fault.before or known_file("kubeadm", machine.version))
+    machine.start_with(known_file("kubeadm", machine.version))
     started = machine.started()
     machine.out(fault.harm)
     file = machine.text()
@@ -121,6 +113,24 @@ def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
         machine.out(fault.mend)
 
 
+def test_no_restart_is_tried_where_the_cri_plugin_refuses_another_program_s_key(
+    machines: tuple[Machine, ...], bench: Bench
+) -> None:
+    nodes, images = (machines[0], machines[2]), 'plugins."io.containerd.cri.v1.images"'
+    for machine, section in zip(nodes, (CRI, images), strict=True):
+        machine.start_with(known_file("kubeadm", machine.version))
+        machine.out(f"cp {CONFIG} /tmp/right; {_AUTHS.format(section)}; systemctl restart containerd")
+    started = [machine.started() for machine in nodes]
+    run = bench.run("gpu-1", "gpu-3")
+    assert run.code == 1
+    assert unnamed(run.printed, "failed to parse registry url", f"correct registry.auths in {CONFIG}") == []
+    assert [machine.started() for machine in nodes] == started
+    for machine in nodes:
+        machine.out(f"cat /tmp/right > {CONFIG}")
+    assert bench.run("gpu-1", "gpu-3").code == 0
+    assert [machine.serves() for machine in nodes] == ["ok", "ok"]
+
+
 def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_and_nothing_is_changed(
     machines: tuple[Machine, ...], bench: Bench
 ) -> None:
@@ -142,21 +152,3 @@ def test_a_stale_drop_in_that_shadows_systemd_s_cgroups_is_named_with_its_key_an
     (drop_in,) = machine.fact(bench)["drop_ins"]
     assert (drop_in["path"], dict(drop_in["says"])[key]) == (stale, "false")
     assert "text" not in drop_in
-    machine.out(f"rm {stale}")
-    assert bench.run("gpu-2").code == 0
-    assert machine.runtimes()[1]["runc"] == (True, None)
-
-
-def test_two_runtimes_side_by_side_with_runc_as_the_default(machines: tuple[Machine, ...], bench: Bench) -> None:
-    run = bench.run("gpu-2", default_runtime="runc", placement="drop-in")
-    assert run.code == 0, run.printed
-    default, runtimes = machines[1].runtimes()
-    assert default == "runc"
-    assert runtimes["nvidia"] == (True, "/usr/bin/nvidia-container-runtime")
-    assert "registry.k8s.io/pause:3.9" in machines[1].out("/opt/other/containerd config dump 2>/dev/null")
-    assert bench.run("gpu-2", default_runtime="runc", placement="drop-in").operations("success") == {}
-    # Back into the root file: the drop-in and its import go.
-    back = bench.run("gpu-2", default_runtime="runc", placement="root", systemd_cgroup=False)
-    assert back.code == 0, back.printed
-    assert machines[1].out("ls /etc/containerd/conf.d") == ""
-    assert machines[1].runtimes()[1]["nvidia"] == (False, "/usr/bin/nvidia-container-runtime")

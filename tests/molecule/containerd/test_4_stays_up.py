@@ -22,10 +22,9 @@ UNIT
 systemctl daemon-reload"""
 
 
-@pytest.mark.parametrize(
-    "restart, found",
-    [("always", ("restarting", "failed")), pytest.param("no", ("failed",), marks=third_tier)],
-)
+# The scenario docker has the like of it in the first tier.
+@third_tier
+@pytest.mark.parametrize("restart, found", [("always", ("restarting", "failed")), ("no", ("failed",))])
 def test_a_containerd_that_dies_five_seconds_after_its_start_is_no_success(
     restart: str, found: tuple[str, ...], machines: tuple[Machine, ...], bench: Bench
 ) -> None:

@@ -13,6 +13,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
+from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.merged import (
     DEFAULT_RUNTIME,
@@ -83,12 +84,12 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision about the configuration of an installed containerd, which its operation carries out."""
     judge, by_drop_in = judge_of(desired, actual), _by_drop_in(desired, actual)
-    values, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    values, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(plugin_findings(actual))
     change, refusal, editable = None, None, True
     try:
         change, refusal = _change(desired, actual)
     except ConfigurationRefused as error:
-        refusal, editable = f"{actual.config_path}: {error}", False
+        refusal, editable = refused_settings(actual, None) or f"{actual.config_path}: {error}", False
     act: Act = "restart" if change is not None and needs_restart(actual, change) else "nothing"
     if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
@@ -112,7 +113,8 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
                 "other values", AS_DESIRED, False, cause=cause, disruption=disruption
             ),
         )
-    compared = Configuration(values, "restart", plugin=tuple(_plugin(actual)), is_forecast=True)
+    refusal, plugin = refused_settings(actual, None), tuple(plugin_findings(actual))
+    compared = Configuration(values, "restart", refusal=refusal, plugin=plugin, is_forecast=True)
     return judge_of(desired, actual).configuration(compared)
 
 
@@ -130,6 +132,8 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     change = needed_change(actual, desired.runtimes, desired.placement)
     in_drop_in = placement_of(actual, desired.runtimes, desired.placement) == "drop-in"
     writes = change is not None and bool(change.files)
+    if (refused := refused_settings(actual, change)) is not None:
+        return change, refused
     if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
         return change, (
             f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
@@ -188,18 +192,6 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         yield findings.CDI.compared(
             _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
         )
-
-
-def _plugin(actual: Containerd) -> Iterator[Finding]:
-    plugin = actual.cri_plugin
-    if actual.active and plugin is None and actual.disables_cri:
-        cause = "disabled_plugins of the merged configuration names it"
-        yield findings.CRI_PLUGIN.compared("disabled", "ok", False, cause=cause, disruption=restart_of(actual))
-    elif actual.active and plugin is None:
-        cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
-        yield findings.CRI_PLUGIN.not_known("ok", cause, f"look at `journalctl -u {actual.unit}`")
-    elif actual.active:
-        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
 
 
 def _switch(value: bool | None) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpunode.base.comparison import RESTART, finding_message
+from gpunode.base.comparison import RESTART, RUN, finding_message
 from gpunode.base.findings import FindingClass
+from gpunode.base.messages import REMEDY
 from gpunode.components.runtimes.judge import runtime_findings
 from gpunode.components.runtimes.runtime import RESTART_FORBIDDEN, runtime_finding
 
@@ -14,6 +15,7 @@ MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has anothe
 DEPRECATED_TABLE = "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 FILE_NEWER = "a configuration file was written after containerd started"
 VALUES_DIFFER = "in the merged configuration (`containerd config dump`) {value}"
+NOT_LOADED = "containerd could not load its CRI plugin: {reason}"
 FILES_DIFFER = "the files lack values of the settings, or have them elsewhere"
 
 _declared = partial(finding_message, "containerd", causes=(RESTART_FORBIDDEN,), classes=RESTART)
@@ -46,7 +48,9 @@ FINDINGS = runtime_findings("containerd", files=CONFIGURATION_FILES)
 CRI_PLUGIN = _declared(
     "CRI plugin",
     "containerd's CRI plugin does not work.",
-    "The kubelet starts pods through this plugin alone. It is disabled, or containerd could not load it.",
+    "The kubelet starts pods through this plugin alone. It is disabled, or containerd could not load it: no restart "
+    "helps where it refuses its settings, such as `mirrors` next to `config_path`.",
+    causes=(RESTART_FORBIDDEN, f"{NOT_LOADED}{REMEDY}correct {{keys}} in {{file}}, and {RUN}"),
 )
 SYSCTL = finding_message(
     "containerd",

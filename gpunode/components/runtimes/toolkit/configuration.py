@@ -140,7 +140,8 @@ def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> lis
     typed = {key: value for key, value in values.items() if key not in wrong}
     modes = [mode for mode, first in table.modes.items() if version is None or versions.at_least(version, first)]
     mode, listed = (typed.get(f"{_RUNTIME}.{key}") for key in ("mode", "runtimes"))
-    if modes and mode is not None and mode not in modes:
+    # A newer toolkit may know more modes than the table.
+    if modes and mode is not None and mode not in modes and not tables.releases()["toolkit"].is_newer(version):
         wrong[f"{_RUNTIME}.mode"] = f"one of {', '.join(modes)}"
     if actual.daemons and all(files.get(name) in ("-", "e") for name in (table.runtimes if listed is None else listed)):
         wrong[f"{_RUNTIME}.runtimes"] = "a list with a program that is there"
