@@ -159,6 +159,13 @@ class ContainerdSettings(Runtime):
         if self.cdi is False and self.version is not None and versions.at_least(self.version, since):
             yield "cdi", f"cannot be False with containerd.version {self.version!r}: from {since} on CDI is always on"
 
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield a test that would start its containers by another containerd."""
+        yield from super().beside(others)
+        tries = getattr(others.get("verify"), "smoke", False) and not _is_on(others, "docker")
+        if self.enabled and self.unit != OWN_UNIT and tries:
+            yield "unit", f"leaves verify.smoke no containers: it uses docker or {OWN_UNIT}; set it to False"
+
 
 class DockerSettings(Runtime):
     """Docker: its package and daemon.json, of which every other key is kept. Runtimes and the default one take a
