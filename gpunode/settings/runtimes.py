@@ -167,9 +167,18 @@ class ContainerdSettings(Runtime):
                 "source",
                 "must be 'present' with another containerd.unit or a containerd.config: no package brings it",
             )
+        if self.config is not None and self.config.endswith(".tmpl"):
+            yield "config", "is a template; leave it out: gpunode writes a drop-in for what its program makes of it"
         since = tables.containerd().cdi_always_since
         if self.cdi is False and self.version is not None and versions.at_least(self.version, since):
             yield "cdi", f"cannot be False with containerd.version {self.version!r}: from {since} on CDI is always on"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield a test that would start its containers by another containerd."""
+        yield from super().beside(others)
+        tries = getattr(others.get("verify"), "smoke", False) and not _is_on(others, "docker")
+        if self.enabled and self.unit != OWN_UNIT and tries:
+            yield "unit", f"leaves verify.smoke no containers: it uses docker or {OWN_UNIT}; set it to False"
 
 
 class DockerSettings(Runtime):

@@ -26,13 +26,13 @@ class Runtimes:
     """The desired runtimes of a daemon.
 
     systemd_cgroup: whether systemd's cgroups are used, by runc and nvidia
-    nvidia: whether there is a runtime nvidia
+    nvidia: whether there is a runtime nvidia; None: one that is there is left as it is
     cdi: whether CDI is enabled, where the daemon has an option for it; None: not managed
     """
 
     default: str = "nvidia"
     systemd_cgroup: bool = True
-    nvidia: bool = True
+    nvidia: bool | None = True
     cdi: bool | None = None
 
     @property
