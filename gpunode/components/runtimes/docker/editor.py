@@ -49,6 +49,13 @@ def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
 def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     if desired.nvidia:
         _runtime(document)
+    # dockerd does not start with a default runtime that it does not know; it knows shims of containerd by their type.
+    names = ["runc", *_table(document, "runtimes", made=False)]
+    if desired.default not in names and not desired.default.startswith("io.containerd."):
+        raise ConfigurationRefused(
+            f"no runtime is called {desired.default}, but {', '.join(sorted(set(names)))}. Remedy: set "
+            "docker.default_runtime to one of them, or add it to `runtimes`"
+        )
     # runc is docker's own default: nothing to say where nobody says otherwise.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
