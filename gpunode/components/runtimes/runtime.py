@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,12 @@ from gpunode.base.disruption import Disruption
 from gpunode.system.service import Daemon
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+_ISOLATING = re.compile(r"(?:^|[/.-])(?:kata|runsc|krun|urunc|firecracker)|^io\.containerd\.(?!runc\.|runtime\.)")
+
+
+def isolates(program: str | None) -> bool:
+    """Return whether a runtime's program or type isolates containers more than runc does: Kata Containers, gVisor."""
+    return _ISOLATING.search(program or "") is not None
 
 
 @dataclass(frozen=True)
@@ -19,13 +26,13 @@ class Runtimes:
     """The desired runtimes of a daemon.
 
     systemd_cgroup: whether systemd's cgroups are used, by runc and nvidia
-    nvidia: whether there is a runtime nvidia
+    nvidia: whether there is a runtime nvidia; None: one that is there is left as it is
     cdi: whether CDI is enabled, where the daemon has an option for it; None: not managed
     """
 
     default: str = "nvidia"
     systemd_cgroup: bool = True
-    nvidia: bool = True
+    nvidia: bool | None = True
     cdi: bool | None = None
 
     @property

@@ -12,9 +12,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.containerd import findings
+from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adopted
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
-from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.merged import (
     DEFAULT_RUNTIME,
@@ -23,6 +23,7 @@ from gpunode.components.runtimes.containerd.merged import (
     overrides,
     systemd_cgroup_of,
 )
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtimes.judge import Desired as DesiredRuntime
 from gpunode.components.runtimes.judge import RuntimeJudge
@@ -40,11 +41,14 @@ PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.i
 class Desired(DesiredRuntime):
     """The desired containerd of one node.
 
+    adopts: whether the drop-in of nvidia-ctk is taken over
     packages: the packages that install it; none where no run does
     sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
+    unit: str = UNIT
     placement: Placement = "auto"
+    adopts: bool = False
     packages: tuple[str, ...] = ()
     sysctls: bool = False
 
@@ -53,12 +57,14 @@ def desired_of(settings: Settings) -> Desired:
     """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
     own = settings.containerd
     return Desired(
-        Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi),
+        Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi),
         Disruption[settings.disruption.allow],
         own.version,
         placement=own.placement,
+        adopts=own.adopt_drop_in,
         packages=PACKAGES.get(own.source, ()),
         sysctls=own.kubernetes_sysctls,
+        unit=own.unit,
     )
 
 
@@ -112,7 +118,7 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
     """Return key -> the drop-in of another program that overrides it, and its value."""
-    found = overrides(actual, desired.runtimes, actual.drop_in(PATH) is not None)
+    found = overrides(actual, desired.runtimes, actual.drop_in(actual.own_drop_in) is not None)
     return {item.key: str(item) for item in found}
 
 
@@ -121,15 +127,18 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
 
     Raise ConfigurationRefused where the files cannot be edited.
     """
-    change = needed_change(actual, desired.runtimes, desired.placement)
-    in_drop_in = placement_of(actual, desired.runtimes, desired.placement) == "drop-in"
+    change = needed_change(actual, desired.runtimes, desired.placement, desired.adopts)
+    after = adopted(actual, desired.runtimes) if desired.adopts else actual
+    in_drop_in = placement_of(after, desired.runtimes, desired.placement) == "drop-in"
     writes = change is not None and bool(change.files)
     if (refused := refused_settings(actual, change)) is not None:
         return change, refused
-    if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
+    if overriding := [*overrides(after, desired.runtimes, in_drop_in)]:
+        adopt = any(item.path == NVIDIA_DROP_IN for item in overriding)
         return change, (
-            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
-            f". Remedy: correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
+            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Remedy: "
+            f"{'set containerd.adopt_drop_in = True to have a run take it over, or ' if adopt else ''}"
+            f"correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
         )
     if not writes and (wrong := [*differing(actual, desired.runtimes)]):
         return change, (
@@ -139,7 +148,7 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
         return change, (
             "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed"
-            f". Remedy: look at `journalctl -u containerd` on the node, and {RUN}"
+            f". Remedy: look at `journalctl -u {actual.unit}` on the node, and {RUN}"
         )
     return change, None
 

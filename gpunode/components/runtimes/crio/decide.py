@@ -50,7 +50,7 @@ VALUES = {
 def desired_of(settings: Settings) -> Desired:
     """Return the CRI-O that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.crio
-    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled)
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None)
     return Desired(runtimes, Disruption[settings.disruption.allow], own.version)
 
 

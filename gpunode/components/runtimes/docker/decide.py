@@ -46,7 +46,7 @@ VALUES = {
 def desired_of(settings: Settings) -> Desired:
     """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.docker
-    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
     return Desired(runtimes, Disruption[settings.disruption.allow], own.version, own.source != "present")
 
 
