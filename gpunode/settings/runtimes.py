@@ -47,10 +47,12 @@ class ToolkitSettings(Component):
     plugin's deviceListStrategy must then be volume-mounts or one of CDI's. See docs/security.md."""
     mode: Literal["auto", "legacy", "cdi", "jit-cdi"] | None = None
     """How GPUs get into containers (config.toml: nvidia-container-runtime.mode). `jit-cdi`, from 1.18 on: by CDI
-    specifications that are made in memory at each start, which `auto` comes to there."""
+    specifications that are made in memory at each start, which `auto` comes to there. Not given: a mode that the
+    installed toolkit does not know is taken out of the file, and so is a list of runtimes of which none is there."""
     no_cgroups: bool | None = None
     """`True`: device cgroups are left alone, for rootless containers (config.toml: nvidia-container-cli.no-cgroups).
-    Without effect in modes `cdi` and `jit-cdi`."""
+    Without effect in modes `cdi` and `jit-cdi`. Not given: the file's own True is drift next to containerd, docker or
+    CRI-O, whose containers get no access to a GPU by it."""
     debug: bool | None = None
     """`True`: runtime and container CLI write logs at /var/log/nvidia-container-runtime.log and -toolkit.log; `False`:
     they do not."""
@@ -150,6 +152,10 @@ class ContainerdSettings(Runtime):
     containerd.service takes `source: present`."""
     config: AbsolutePath | None = None
     """Its configuration file; not given: the one that the unit names. Takes `source: present`."""
+    adopt_drop_in: bool = False
+    """Take over the drop-in of `nvidia-ctk runtime configure`, /etc/containerd/conf.d/99-nvidia.toml: its settings go
+    to gpunode's own files, and the drop-in and its import are removed in the same change. Not for a node where another
+    program writes it again, as the GPU Operator's toolkit container does."""
     kubernetes_sysctls: bool = False
     """Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."""
 
@@ -161,9 +167,18 @@ class ContainerdSettings(Runtime):
                 "source",
                 "must be 'present' with another containerd.unit or a containerd.config: no package brings it",
             )
+        if self.config is not None and self.config.endswith(".tmpl"):
+            yield "config", "is a template; leave it out: gpunode writes a drop-in for what its program makes of it"
         since = tables.containerd().cdi_always_since
         if self.cdi is False and self.version is not None and versions.at_least(self.version, since):
             yield "cdi", f"cannot be False with containerd.version {self.version!r}: from {since} on CDI is always on"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield a test that would start its containers by another containerd."""
+        yield from super().beside(others)
+        tries = getattr(others.get("verify"), "smoke", False) and not _is_on(others, "docker")
+        if self.enabled and self.unit != OWN_UNIT and tries:
+            yield "unit", f"leaves verify.smoke no containers: it uses docker or {OWN_UNIT}; set it to False"
 
 
 class DockerSettings(Runtime):
@@ -279,14 +294,6 @@ class PodmanSettings(Runtime):
     """Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get GPUs by
     NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with `source: present`,
     which is refused). Not given: gpunode writes no such file."""
-
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version of a package that gpunode does not install, or that knows no CDI."""
-        yield from super().contradictions()
-        first = podman_versions().first_with_cdi
-        old = self.version is not None and not versions.at_least(self.version, versions.major_minor(first))
-        if old and self.source != "present":
-            yield "version", f"knows no CDI, by which containers get GPUs; {first} is the first that does"
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what podman lacks: a CDI specification, without which it has no way to a GPU."""

@@ -64,6 +64,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += mps.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
     found += runtimes.default_refusals(settings, machine)
+    found += runtimes.unit_refusals(settings)
     found += podman.podman_refusals(settings, machine)
     found += runtimes.crio_refusals(settings, machine)
     found += runtimes.toolkit_refusals(settings, machine)

@@ -128,6 +128,23 @@ def isolation_cautions(settings: Settings, machine: Machine) -> Iterator[Caution
             yield ISOLATION_LOST(component=component, name=name, program=program, effect=effect, remedy=remedy)
 
 
+UNIT_NOT_KNOWN = RefusalMessage(
+    "containerd-unit-not-configured",
+    "containerd.unit names a program whose containerd gpunode cannot configure.",
+    reason="containerd.unit is {unit}, and gpunode does not configure the runtime of {name}",
+    source="gpunode/data/unmanaged_runtimes.yaml",
+    remedy="leave containerd.unit out, and {remedy}",
+)
+
+
+def unit_refusals(settings: Settings) -> Iterator[Refusal]:
+    """Refuse a unit of a program whose containerd has no file that gpunode could add to."""
+    row = unmanaged.row_of(settings.containerd.unit) if settings.containerd.enabled else None
+    if row is not None and not row.programs:
+        unit = settings.containerd.unit
+        yield UNIT_NOT_KNOWN(unit=unit, name=row.name, remedy=row.remedy.format(unit=unit))
+
+
 OTHER_RUNTIME = CautionMessage(
     "other-runtime",
     "A program on the node runs a containerd or docker of its own, which gpunode does not configure.",
