@@ -52,8 +52,13 @@ def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
         _runtime(document)
     elif desired.nvidia is False:
         _without_runtime(document)
-    if desired.default not in ("nvidia", "runc", *_table(document, "runtimes", made=False)):
-        raise ConfigurationRefused(f"docker does not start without the runtime {desired.default!r}. Remedy: add it")
+    # dockerd does not start with a default runtime that it does not know; it knows shims of containerd by their type.
+    names = ["runc", *_table(document, "runtimes", made=False)]
+    if desired.default not in names and not desired.default.startswith("io.containerd."):
+        raise ConfigurationRefused(
+            f"no runtime is called {desired.default}, but {', '.join(sorted(set(names)))}. Remedy: set "
+            "docker.default_runtime to one of them, or add it to `runtimes`"
+        )
     # runc is docker's own default.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
