@@ -78,7 +78,7 @@ def configured(
     name, desired = program.name, judge.desired
     if judge.installed is None:
         if judge.absent is not None or is_executing():
-            raise OperationRefused(judge.absent or missing_program(desired.unit, variables["binary"]))
+            raise OperationRefused(judge.absent or missing_program(judge.unit, variables["binary"]))
         yield StringCommand("true")
         return
     as_desired = f"{name} has the default runtime {desired.runtimes.default}"
@@ -102,7 +102,7 @@ def configured(
     yield transaction_command(
         own,
         change.target,
-        unit=desired.unit,
+        unit=judge.unit,
         plugin=program.plugin,
         notes="/run/gpunode",
         loaded=loaded,
