@@ -173,13 +173,14 @@ def test_each_two_values_of_the_keys_with_companions_keep_the_cri_plugin() -> No
 
 
 @pytest.mark.tier3
-def test_all_combinations_of_the_keys_with_companions_keep_the_cri_plugin() -> None:
+@pytest.mark.parametrize("release", [*SUITES, *GROUPS])
+def test_all_combinations_of_the_keys_with_companions_keep_the_cri_plugin(release: str) -> None:
     fewer: dict[str, Any] = {
         "carrier": (("runc", "runc"), ("runc", "crun"), ("old", "old"), ("nvidia", "runc")),
         "type": (RUNC_V1_LINUX, RUNC_V2),
         "engine": ((), ("runtime_engine", "runtime_root")),
     }
-    assert _check(all_rows, programs(*SUITES, *GROUPS), **fewer)
+    assert _check(all_rows, programs(release), **fewer)
 
 
 def _cases() -> Iterator[tuple[Program, str, str | None, str, Runtimes]]:
