@@ -20,7 +20,8 @@ from gpunode.components.runtimes.containerd.change import needed_change
 from gpunode.components.runtimes.containerd.decide import Desired
 from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
 from gpunode.components.runtimes.containerd.editor import render
-from gpunode.components.runtimes.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
+from gpunode.components.runtimes.containerd.effective import effective_runtimes
+from gpunode.components.runtimes.containerd.state import Containerd, DropIn, parse_containerd
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.operations import containerd

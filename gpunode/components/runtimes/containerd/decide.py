@@ -17,6 +17,7 @@ from gpunode.components.runtimes.containerd.change import Placement, needed_chan
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
 from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import cdi_option
+from gpunode.components.runtimes.containerd.effective import DEFAULT_TABLE
 from gpunode.components.runtimes.containerd.merged import (
     DEFAULT_RUNTIME,
     differing,
@@ -24,7 +25,7 @@ from gpunode.components.runtimes.containerd.merged import (
     overrides,
     systemd_cgroup_of,
 )
-from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
+from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.judge import Configuration, DesiredRuntime, RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
 from gpunode.components.runtimes.service import absent_refusal
