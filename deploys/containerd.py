@@ -2,6 +2,7 @@
 
 from gpunode.components.runtimes.containerd.decide import desired_of
 from gpunode.components.runtimes.containerd.drop_in import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.deploys import repositories
 from gpunode.deploys.component import component, drain, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
@@ -29,15 +30,16 @@ def containerd() -> None:
         kernel.parameters_set(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
     own_file(PROXY, keep="Set containerd's proxy", remove="Remove containerd's proxy")
     # The one way to tell a changed comment from a changed configuration.
-    own_file(LOADED, keep="Note what containerd starts with")
-    systemd.at_boot(name="Note it at every start", unit=LOADED_UNIT)
+    own_file(LOADED, keep="Note what containerd starts with", remove="Remove what notes that")
+    if desired.unit == UNIT:
+        systemd.at_boot(name="Note it at every start", unit=LOADED_UNIT)
     runtime.configuration(
         name=f"Configure containerd: default runtime {desired.runtimes.default}",
         desired=desired,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run containerd, now and at boot", unit=desired.unit)
+    systemd.running(name="Run containerd, now and at boot", unit=desired.unit or "containerd.service")
 
 
 run_alone(__name__, containerd, uncordon)

@@ -19,7 +19,7 @@ def crio() -> None:
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run CRI-O, now and at boot", unit=desired.unit)
+    systemd.running(name="Run CRI-O, now and at boot", unit=desired.unit or "crio.service")
 
 
 run_alone(__name__, crio, uncordon)

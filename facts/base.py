@@ -23,11 +23,16 @@ UNITS = Shared(shell_text("system/unit"), variable="UNITS")
 T = TypeVar("T", bound=Reading)
 
 
-def driver_root() -> str:
-    """Return where the driver's files stand on the host that is asked: driver.root of its data, which are validated."""
+def host_settings(component: str) -> Mapping[str, Any]:
+    """Return what the data of the host that is read say of a component, which are validated; empty without a host."""
     current = ctx_host.get() if ctx_host.isset() else None
-    driver = Merge().component("driver", layers_of(current)) if isinstance(current, Host) else None
-    root = driver.get("root", "/") if isinstance(driver, Mapping) and driver.get("enabled", True) is True else "/"
+    found = Merge().component(component, layers_of(current)) if isinstance(current, Host) else None
+    return found if isinstance(found, Mapping) and found.get("enabled", True) is True else {}
+
+
+def driver_root() -> str:
+    """Return where the driver's files stand on the host that is read."""
+    root = host_settings("driver").get("root", "/")
     return root if isinstance(root, str) else "/"
 
 
@@ -56,9 +61,14 @@ class NodeFact(FactBase[Any], Generic[T]):
     parse: Callable[[list[str]], Any]
     shell_executable = "sh"
 
+    @classmethod
+    def of_host(cls) -> str:
+        """Return the probe for the host that is read: a fact whose probe depends on the host's settings has its own."""
+        return cls.probe
+
     def command(self) -> Probe:
         """Return the probe's command."""
-        return probe_command(self.probe)
+        return probe_command(self.of_host())
 
     def process(self, output: list[str]) -> Any:
         """Return the typed reading; Unknown, with the reason, where the output cannot be used."""

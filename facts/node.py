@@ -95,7 +95,7 @@ class Node(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every part."""
-        return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
+        return Probe([(name, fact.of_host()) for name, fact in PARTS.items()], driver_root())
 
 
 def parse_candidates(lines: list[str]) -> dict[str, Any]:
@@ -147,12 +147,12 @@ class NodeWithCandidates(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every part and of the candidates."""
-        return Probe([(name, fact.probe) for name, fact in _WITH_CANDIDATES.items()], driver_root())
+        return Probe([(name, fact.of_host()) for name, fact in _WITH_CANDIDATES.items()], driver_root())
 
 
 _JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _RECORD = ("interrupted", "applied")
-_OTHERS = ("podman", "crio", "unmanaged", "slurm", "rdma", "dcgm", "kubelet")
+_OTHERS = ("containerd", "docker", "podman", "crio", "unmanaged", "slurm", "rdma", "dcgm", "kubelet")
 _MACHINE = {name: PARTS[name] for name in (*_JUDGED, *_OTHERS, *_RECORD)}
 
 
@@ -167,4 +167,4 @@ class Machine(NodeFact[MachineReading]):
 
     def command(self) -> Probe:
         """Return the probe of these components."""
-        return Probe([(name, fact.probe) for name, fact in _MACHINE.items()], driver_root())
+        return Probe([(name, fact.of_host()) for name, fact in _MACHINE.items()], driver_root())

@@ -1,39 +1,18 @@
-"""Container runtimes: version, configuration, and what the running daemon reports."""
+"""Container runtimes: those with a fact module of their own, podman, and runtimes that gpunode does not manage."""
 
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
 from gpunode.components.runtimes import unmanaged
-from gpunode.components.runtimes.containerd import state as containerd
-from gpunode.components.runtimes.crio import state as crio
-from gpunode.components.runtimes.docker import state as docker
 from gpunode.components.runtimes.podman import state as podman
 from gpunode.facts.base import UNITS, NodeFact
-
-
-class Containerd(NodeFact[containerd.Containerd]):
-    """Read the running unit's own binary and file: a node may have two containerd binaries."""
-
-    probe = shell_text("components/runtimes/containerd/state", shared=(UNITS.of("containerd.service"),))
-    parse = staticmethod(containerd.parse_containerd)
-
-
-class Docker(NodeFact[docker.Docker]):
-    """Read the client's version, and of the running unit's dockerd version, file, flags and answer."""
-
-    probe = shell_text("components/runtimes/docker/state", shared=(UNITS.of("docker.service"),))
-    parse = staticmethod(docker.parse_docker)
-
-
-class Crio(NodeFact[crio.Crio]):
-    """Read of the running unit's CRI-O version, files and answer."""
-
-    probe = shell_text("components/runtimes/crio/state", shared=(UNITS.of("crio.service"),))
-    parse = staticmethod(crio.parse_crio)
+from gpunode.facts.containerd import Containerd as Containerd
+from gpunode.facts.crio import Crio as Crio
+from gpunode.facts.docker import Docker as Docker
 
 
 class Podman(NodeFact[podman.Podman]):
-    """Read podman's version, and which runtime its files of settings name."""
+    """Read podman's version, and the runtime that its configuration files set."""
 
     probe = shell_text("components/runtimes/podman/state")
     parse = staticmethod(podman.parse_podman)

@@ -9,9 +9,9 @@ from typing import Any
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtimes.containerd.decide import Desired, decide_configuration, judge_of
-from gpunode.components.runtimes.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.runtimes.containerd.merged import needs_restart, running_digest
-from gpunode.facts.runtimes import Containerd
+from gpunode.components.runtimes.containerd.source import source_of
+from gpunode.facts.containerd import Containerd
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, configured, packages_of, transaction
 from gpunode.operations.transaction import settled
@@ -29,17 +29,20 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Containerd, "containerd's state")
-    texts = {state.config_path: state.config_text, DROP_IN: None, **{each.path: each.text for each in state.drop_ins}}
+    drop_ins = {state.own_drop_in: None, **{each.path: each.text for each in state.drop_ins}}
+    source = source_of(desired.unit, None)
     yield from configured(
         PROGRAM,
         judge_of(desired, state),
         lambda: decide_configuration(desired, state),
-        texts,
+        {state.config_path: state.config_text, **drop_ins},
         drain=drain,
         restarts=partial(needs_restart, state),
         loaded=running_digest(state),
         config=state.config_path,
         binary=state.binary or "containerd",
+        ctr=source.ctr,
+        socket=source.socket,
     )
 
 

@@ -74,7 +74,7 @@ def configured(
     name, desired = program.name, judge.desired
     if judge.installed is None:
         if judge.absent is not None or is_executing():
-            raise OperationRefused(judge.absent or missing_program(desired.unit, variables["binary"]))
+            raise OperationRefused(judge.absent or missing_program(judge.unit, variables["binary"]))
         yield StringCommand("true")
         return
     as_desired = f"{name} has the default runtime {desired.runtimes.default}"
@@ -97,7 +97,7 @@ def configured(
         own,
         change.target,
         program=name,
-        unit=desired.unit,
+        unit=judge.unit,
         plugin=program.plugin,
         notes="/run/gpunode",
         loaded=loaded,

@@ -13,16 +13,13 @@ from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.configuration import PATH, Asked
-from gpunode.components.runtimes.toolkit.decide import (
-    decide_configuration,
-    decide_links,
-    hold_text,
-    moves,
-)
+from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Asked, own_runc
+from gpunode.components.runtimes.toolkit.decide import decide_configuration, decide_links
+from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit as State
 from gpunode.facts.gpu import Mig
+from gpunode.facts.runtimes import Containerd
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt import HOLD
@@ -118,17 +115,20 @@ def held(family: str) -> Iterator[Any]:
 
 
 @node_operation
-def configuration(desired: Asked) -> Iterator[Any]:
-    """Bring config.toml to what is asked. Nothing is restarted: each container start reads it anew.
+def configuration(desired: Asked, by_containerd: bool = False) -> Iterator[Any]:
+    """Write the desired keys of config.toml. Nothing is restarted: each start of a container reads the file.
 
     + desired: key (as a tuple) -> its value; None: not there
+    + by_containerd: whether nvidia-container-runtime starts the runc of containerd's own configuration first
     """
     state = _state()
-    # In preparation its packages may be yet to come.
+    if by_containerd and not isinstance(containerd := host.get_fact(Containerd), Unknown):
+        desired = {**({RUNTIMES: programs} if (programs := own_runc(containerd.runtimes)) else {}), **desired}
+    # In preparation its packages may not be there yet.
     coming = host.state is not None and not host.state.is_executing
     change = change_now(str, decide_configuration(desired, state, coming))
     if change is None:
-        host.noop(f"{PATH} says what is asked" if desired else f"nothing is asked of {PATH}")
+        host.noop(f"{PATH} is as desired")
         return
     yield replace_command(PATH, change, state.config_text)
 

@@ -146,7 +146,7 @@ def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
 
 def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves."""
-    lines = list(map(printable, lines))
+    lines = [line for each in lines for line in printable(each).splitlines()]
     begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
     change, undoing = lines[:begun], lines[begun + 1 :]
     own, words = _parted(change)

@@ -44,7 +44,7 @@ def files(settings: Settings, gpunode: str) -> dict[str, str]:
 def units(settings: Settings) -> tuple[str, ...]:
     """Return the units that are to run after the first boot."""
     runtimes = (
-        ("containerd.service", settings.containerd),
+        (settings.containerd.unit, settings.containerd),
         ("docker.service", settings.docker),
         ("crio.service", settings.crio),
     )

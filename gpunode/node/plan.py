@@ -16,6 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, typed_fields, with_since
 from gpunode.base.messages import keep_as_data
 from gpunode.base.reading import Reading
+from gpunode.components.runtimes.unmanaged import OTHER_RUNTIME
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order, is_felt
 from gpunode.node.machine import resolved
@@ -164,7 +165,9 @@ def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[Planned
     drains = settings.kubernetes.drains and not no_cluster
     is_stopped = any(each.refusal is not None for each in decided.values())
     findings, files = judged(settings, node, decided=decided)
-    differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
+    # A caution of the plan says what runtimes of other programs come to.
+    bad = (each for each in findings if each.finding_class is not FindingClass.OK and each.code != OTHER_RUNTIME.code)
+    differences = {(item.component, item.what): item for item in bad}
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]

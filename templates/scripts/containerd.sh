@@ -1,4 +1,4 @@
-# Functions of runtime.sh that are containerd's own; they take $binary, $config and $checkpoint.
+# Functions of runtime.sh that are containerd's own; they take $binary, $config, $ctr, $socket and $checkpoint.
 # The merged configuration is looked at without its imports, which containerd 1 prints in any order
 # (gpunode.components.runtimes.containerd.state makes the same digest). `config dump` exits 0 for a file that it ignores
 # and for settings that the CRI plugin refuses: what it prints is compared, and validated.
@@ -67,11 +67,15 @@ effective() {
     }' "$checkpoint/merged.toml"
 }
 digest() { "$binary" --config "$config" config dump 2>/dev/null | grep -v "^imports =" | sha256sum | cut -d ' ' -f 1; }
+client() {
+  own=${binary%/*}/ctr; [ -x "$own" ] || own=ctr
+  # shellcheck disable=SC2086  # $ctr is words.
+  timeout -k 2 5 ${ctr:-"$own"} ${socket:+--address "$socket"} "$@"
+}
 plugin_state() {
-  ctr=${binary%/*}/ctr; [ -x "$ctr" ] || ctr=ctr
-  state=$(timeout -k 2 5 "$ctr" plugins ls |
+  state=$(client plugins ls |
     awk '($1=="io.containerd.grpc.v1"&&$2=="cri")||($1=="io.containerd.cri.v1"&&$2=="runtime"){print $NF}' | sort -u)
-  case "$state" in *error*) state="error: $(timeout -k 2 5 "$ctr" plugins ls -d id==runtime id==images id==cri |
+  case "$state" in *error*) state="error: $(client plugins ls -d id==runtime id==images id==cri |
     sed -n 's/^ *Message: *//p' | head -n 1)";; esac
   echo "$state"
 }

@@ -15,7 +15,8 @@ from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.configuration import asked_of
-from gpunode.components.runtimes.toolkit.decide import Desired, decide, desired_of, hold_text, moves
+from gpunode.components.runtimes.toolkit.decide import Desired, decide, desired_of
+from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification
 from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit
 from gpunode.facts.driver import Driver as DriverFact

@@ -99,7 +99,7 @@ def test_what_several_components_ask_is_asked_once_in_a_node_s_command() -> None
     assert command.count("systemctl show") == 2
     (units,) = [line for line in command.splitlines() if line.startswith("{ UNITS=")]
     names = units.partition("=")[2].strip("'").split()
-    assert len(names) == len(set(names)) == 17 and {"containerd.service", "docker.service"} < set(names)
+    assert len(names) == len(set(names)) == 25 and {"containerd.service", "docker.service"} < set(names)
 
 
 def test_a_component_alone_asks_for_its_own_share_only() -> None:

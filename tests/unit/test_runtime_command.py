@@ -30,6 +30,8 @@ def test_the_root_file_is_printed_and_nothing_is_written(tmp_path: Path) -> None
 
 def test_without_a_file_it_begins_from_nothing_and_a_dash_is_standard_input() -> None:
     assert tomllib.loads(command("--for", "containerd", "--version", "2.1.9").stdout.decode())["version"] == 3
+    newer = command("--for", "containerd", "--version", "9.9.0")
+    assert b"preflight.newer-than-known" in newer.stderr and tomllib.loads(newer.stdout.decode())["version"] == 4
     done = command("--for", "docker", "--version", "26.1.5", "-", stdin=b'{"debug": true}')
     assert json.loads(done.stdout)["debug"] is True
 
@@ -49,6 +51,12 @@ def test_a_drop_in_comes_with_a_note_where_the_root_file_does_not_import_it() ->
     assert tomllib.loads(done.stdout.decode())["version"] == 3
 
 
+def test_crio_s_drop_in_takes_over_the_options_of_the_default_runtime_in_another_file(tmp_path: Path) -> None:
+    (tmp_path / "crio.conf").write_text('[crio.runtime]\ndefault_runtime = "a"\n[crio.runtime.runtimes.a]\nx = 1\n')
+    done = command("--for", "crio", "--version", "1.31.2", "--with", str(tmp_path / "crio.conf"))
+    assert tomllib.loads(done.stdout.decode())["crio"]["runtime"]["runtimes"]["nvidia"]["x"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "says"),
     [
@@ -56,6 +64,7 @@ def test_a_drop_in_comes_with_a_note_where_the_root_file_does_not_import_it() ->
         (("--for", "containerd", "--version", "1.6.20"), b"version = = 2", b"not TOML"),
         (("--for", "containerd", "--version", "1.6.20"), b"\xff\xfe", b"utf-8"),
         (("--for", "docker", "--version", "26.1.5"), b"{", b"not JSON"),
+        (("--for", "crio", "--version", "1.20.0"), b"", b"CDI"),
     ],
 )
 def test_what_it_must_refuse_is_refused_with_3_and_the_reason(
@@ -74,6 +83,8 @@ def test_what_it_must_refuse_is_refused_with_3_and_the_reason(
         ("--for", "containerd"),
         ("--for", "containerd", "--version", "1.7.24", "--no-nvidia"),
         ("--for", "containerd", "--version", "1.7.24", "/nonexistent"),
+        ("--for", "crio", "--version", "1.31.2", "--cdi"),
+        ("--for", "docker", "--version", "26.1.5", "--with", "/dev/null"),
     ],
 )
 def test_wrong_usage_is_64(arguments: tuple[str, ...]) -> None:

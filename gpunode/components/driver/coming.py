@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -103,6 +104,13 @@ _IS_LOST = "{lost} is lost, or of another version, while {names} is installed as
 _BRING_BACK = (
     "install what is lost again, at the driver's version: `{again} PACKAGE …` on the node; `{owner} {file}` names it"
 )
+_BRING_BACK_NAMED = "install again what is lost, at the driver's version: `{again} {packages}` on the node"
+# Which of the driver's packages has a file, by the names that NVIDIA's repositories and the distributions give them.
+_OWNERS = {
+    "libnvidia-ml.so": r"libnvidia-ml\d*|libnvidia-compute-.*|nvidia-driver-cuda-libs|nvidia-compute-G\d+|nvidia-utils",
+    "libcuda.so": r"libcuda1|libnvidia-compute-.*|nvidia-driver-cuda-libs|nvidia-compute-G\d+|nvidia-utils",
+    "nvidia-smi": r"nvidia-smi|nvidia-utils(-\d+.*)?|nvidia-driver-cuda|nvidia-compute-utils-G\d+",
+}
 _BUILD_AGAIN = (
     "look at `dkms status` and at the headers of the kernel, then have the module's package build it again: `{again} "
     "PACKAGE` on the node"
@@ -114,7 +122,7 @@ LIBRARY = driver_finding(
     "The driver's libraries are not of the version of its module.",
     "nvidia-smi and CUDA then fail with `Driver/library version mismatch`.",
     causes=(MOVED, _IS_LOST),
-    remedies=(RUN, _BRING_BACK),
+    remedies=(RUN, _BRING_BACK, _BRING_BACK_NAMED),
 )
 _LOST = "the dynamic loader finds no libcuda.so.1, or an empty one"
 _OTHER = "by {origin} programs load {file}, which is not of the module's version: CUDA fails (error 803 or 804)"
@@ -133,7 +141,7 @@ CUDA_LIBRARY = driver_finding(
     "Each loads libcuda.so.1 as the dynamic loader finds it: by LD_LIBRARY_PATH, by its cache, or in its own folders. "
     "Without it, or with another version than the module's, every CUDA program fails, while nvidia-smi works.",
     causes=(_LOST, _OTHER, _NEWER, _NO_LOADER, MOVED, _IS_LOST),
-    remedies=(RUN, _BRING_BACK, _TAKE_OUT, _LOOK, _FIND),
+    remedies=(RUN, _BRING_BACK, _BRING_BACK_NAMED, _TAKE_OUT, _LOOK, _FIND),
 )
 PACKAGES = driver_finding(
     "packages",
@@ -255,7 +263,8 @@ def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:
     # Without a module on disk, the library has nothing to be compared with.
     code = MODULE_ON_DISK.code if actual.driver.module_version is None else item.code
     lost = files.get(code, "the kernel module")
-    way = _BRING_BACK if code in files else _BUILD_AGAIN
-    remedy = way.format(again=words.again, owner=words.owner, file=lost)
+    owners = sorted(name for name, _ in actual.driver.packages if re.fullmatch(_OWNERS.get(lost, ""), name))
+    way = _BUILD_AGAIN if code not in files else _BRING_BACK_NAMED if owners else _BRING_BACK
+    remedy = way.format(again=words.again, owner=words.owner, file=lost, packages=" ".join(owners))
     cause = _IS_LOST.format(lost=lost, names=names)
     return replace(item, cause=cause, remedy=remedy, by_person=True)

@@ -62,23 +62,6 @@ def masked_refusal(unit: str) -> str:
     )
 
 
-def absent_refusal(runtime: str, unit: str, installs: bool, binary: str | None) -> str | None:
-    """Return why a run cannot bring a runtime that is not on the node; None where its packages bring it.
-
-    installs: whether a run installs its packages
-    binary: the missing program that the runtime's unit runs; None: there is no such unit
-    """
-    if binary and not (installs and binary.startswith(("/usr/bin/", "/usr/sbin/"))):
-        return missing_program(unit, binary)
-    if installs:
-        return None
-    return (
-        f"{runtime} is not installed, and {runtime}.source is 'present', so that no run installs it; nothing was "
-        f"changed. Remedy: install it, or set {runtime}.source to the one of 'distribution' and 'docker-repository' "
-        "that has it for this system"
-    )
-
-
 def missing_program(unit: str, binary: str) -> str:
     """Return why a run stops at a unit whose program is missing."""
     return (

@@ -27,6 +27,7 @@ class UnmanagedRow(Row):
     remedy: str
     socket: str = ""
     programs: str = ""
+    ctr: str = ""
 
 
 rows = table(tuple[UnmanagedRow, ...], "unmanaged_runtimes.yaml")

@@ -7,7 +7,7 @@ from typing import Literal
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
-from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, with_import, with_imports, without_import
+from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.merged import desired_values
@@ -30,7 +30,7 @@ def needed_change(
     version = state.version or ""
     place = placement_of(state, desired, placement)
     files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
-    _refuse_ignored(state, files, PATH if place == "drop-in" else state.config_path)
+    _refuse_ignored(state, files, state.own_drop_in if place == "drop-in" else state.config_path)
     files = with_removal(files, actual, state)
     unhealthy = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or unhealthy):
@@ -47,13 +47,15 @@ def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> 
     administrator's is kept; else the root file, since an older containerd replaces the root file's section by the
     drop-in's. A root file that has the desired values already keeps them.
     """
+    if state.generated:
+        return "drop-in"
     if placement != "auto":
         return placement
     version = state.version or ""
     if not versions.at_least(versions.major_minor(version), tables.containerd().drop_ins_merge_since):
         return "root"
     if (
-        state.drop_in(PATH) is None
+        state.drop_in(state.own_drop_in) is None
         and state.config_text
         and render(state.config_text, version, desired) == state.config_text
     ):
@@ -67,17 +69,22 @@ def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> 
 
 
 def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    text = render(without_import(state.config_text, version), version, desired)
+    text = render(without_import(state.config_text, version, state.own_drop_in), version, desired)
     files = (WrittenFile(state.config_path, text),) if text != state.config_text else ()
-    return (*files, WrittenFile(PATH, None)) if state.drop_in(PATH) is not None else files
+    return (*files, WrittenFile(state.own_drop_in, None)) if state.drop_in(state.own_drop_in) is not None else files
 
 
 def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
     text = drop_in(state.config_text, version, desired)
-    actual = state.drop_in(PATH)
-    root = with_import(state.config_text, version)
+    actual = state.drop_in(state.own_drop_in)
+    root = with_import(state.config_text, version, state.own_drop_in)
+    if state.generated and root != state.config_text:
+        raise ConfigurationRefused(
+            f"{state.unit} writes this file at each start, and it imports no folder. Remedy: use a release that does "
+            "(k3s and RKE2: newer than February 2026; k0s: 1.36), and start it once; or leave containerd.unit out"
+        )
     # The drop-in first: with a root file that imports a missing file, an older containerd does not start.
-    files = () if actual is not None and actual.text == text else (WrittenFile(PATH, text),)
+    files = () if actual is not None and actual.text == text else (WrittenFile(state.own_drop_in, text),)
     return files if root == state.config_text else (*files, WrittenFile(state.config_path, root))
 
 
@@ -91,9 +98,10 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
         return None
     written = {file.path: file.text for file in files}
     root = written.get(state.config_path) or state.config_text or ""
-    imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != PATH]
+    imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != state.own_drop_in]
     if place == "drop-in":
-        imports.append(f"{PATH}.gpunode-new" if written.get(PATH) is not None else PATH)
+        is_new = written.get(state.own_drop_in) is not None
+        imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
     return with_imports(root, imports, state.version)
 
 
@@ -103,7 +111,9 @@ def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str)
     own: the path of the file with gpunode's runtimes
     """
     version = state.version or ""
-    others = [drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path not in (own, PATH)]
+    others = [
+        drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path not in (own, state.own_drop_in)
+    ]
     if not others or versions.at_least(versions.major_minor(version), tables.containerd().one_schema_before):
         return
     texts = {state.config_path: state.config_text, **{drop_in.path: drop_in.text for drop_in in state.drop_ins}}

@@ -130,7 +130,7 @@ def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable
 
 
 def drop_linux_settings(plugin: Table, default: str) -> None:
-    """Remove `systemd_cgroup` and `no_pivot`, unless the default runtime is still of the v1.linux shim.
+    """Remove the CRI plugin's `systemd_cgroup` and `no_pivot`, unless the default runtime is of the v1.linux shim.
 
     Other runtimes of that shim get `systemd_cgroup` as their option; raise ConfigurationRefused where they would lose
     `no_pivot`, for which they have no option.

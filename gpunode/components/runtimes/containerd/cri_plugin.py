@@ -27,7 +27,7 @@ def plugin_findings(actual: Containerd) -> Iterator[Finding]:
         yield findings.CRI_PLUGIN.compared("disabled", "ok", False, cause=cause, disruption=restart_of(actual))
     elif plugin is None:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
-        yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
+        yield findings.CRI_PLUGIN.not_known("ok", cause, f"look at `journalctl -u {actual.unit}`")
     else:
         reason = findings.NOT_LOADED.format(reason=actual.cri_reason) if actual.cri_reason else None
         yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", cause=reason, disruption=restart_of(actual))

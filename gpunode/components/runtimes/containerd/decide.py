@@ -15,7 +15,6 @@ from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adopted
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
-from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.effective import DEFAULT_TABLE
 from gpunode.components.runtimes.containerd.merged import (
@@ -25,10 +24,11 @@ from gpunode.components.runtimes.containerd.merged import (
     overrides,
     systemd_cgroup_of,
 )
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import Containerd
-from gpunode.components.runtimes.judge import Configuration, DesiredRuntime, RuntimeJudge
+from gpunode.components.runtimes.judge import Desired as DesiredRuntime
+from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
-from gpunode.components.runtimes.service import absent_refusal
 from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Desired(DesiredRuntime):
     """The desired containerd of one node.
 
     adopts: whether the drop-in of nvidia-ctk is taken over
-    packages: the packages that install it; none where it is installed already
+    packages: the packages that install it; none where no run does
     sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
-    unit: str = "containerd.service"
+    unit: str = UNIT
     placement: Placement = "auto"
     adopts: bool = False
     packages: tuple[str, ...] = ()
@@ -58,28 +58,28 @@ def desired_of(settings: Settings) -> Desired:
     """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
     own = settings.containerd
     return Desired(
-        Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi),
+        Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi),
         Disruption[settings.disruption.allow],
         own.version,
         placement=own.placement,
         adopts=own.adopt_drop_in,
         packages=PACKAGES.get(own.source, ()),
         sysctls=own.kubernetes_sysctls,
+        unit=own.unit,
     )
 
 
 def judge_of(desired: Desired, actual: Containerd) -> RuntimeJudge:
     """Return the judge of one node's containerd."""
-    has_texts, installs = actual.config_text is not None, bool(desired.packages)
-    absent = None if actual.version else absent_refusal("containerd", desired.unit, installs, actual.binary)
-    return RuntimeJudge(findings.FINDINGS, desired, actual, actual.version, actual.shims, has_texts, absent)
+    own, has_texts = replace(desired, installs=bool(desired.packages)), actual.config_text is not None
+    return RuntimeJudge(findings.FINDINGS, own, actual, actual.version, actual.binary, actual.shims, has_texts)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     judge = judge_of(desired, actual)
     return judge.component(
-        (_forecast if judge.is_forecast() else decide_configuration)(desired, actual),
+        (_forecast if judge.is_forecast else decide_configuration)(desired, actual),
         others=tuple(_sysctls(sysctls)) if desired.sysctls else (),
         others_action="set what Kubernetes needs of the kernel",
     )
@@ -98,9 +98,8 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
-    compared = Configuration(values, act, change, refusal, editable, plugin)
     causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
-    return judge.configuration(compared, causes)
+    return judge.configuration(values, act, change, refusal, editable=editable, plugin=plugin, causes=causes)
 
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
@@ -110,21 +109,17 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     wrong = next(differing(actual, desired.runtimes), None)
     if wrong is not None and all(item.finding_class is FindingClass.OK for item in values):
         # The program of the nvidia runtime has no finding of its own.
-        cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
+        cause, message = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong), findings.FILES
         disruption = restart_of(actual)
-        values += (
-            findings.CONFIGURATION_FILES.compared(
-                "other values", AS_DESIRED, False, cause=cause, disruption=disruption
-            ),
-        )
+        values += (message.compared("other values", AS_DESIRED, False, cause=cause, disruption=disruption),)
     refusal, plugin = refused_settings(actual, None), tuple(plugin_findings(actual))
-    compared = Configuration(values, "restart", refusal=refusal, plugin=plugin, is_forecast=True)
-    return judge_of(desired, actual).configuration(compared)
+    judge = judge_of(desired, actual)
+    return judge.configuration(values, "restart", None, refusal, plugin=plugin, is_forecast=True)
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
     """Return key -> the drop-in of another program that overrides it, and its value."""
-    found = overrides(actual, desired.runtimes, actual.drop_in(PATH) is not None)
+    found = overrides(actual, desired.runtimes, actual.drop_in(actual.own_drop_in) is not None)
     return {item.key: str(item) for item in found}
 
 
@@ -154,7 +149,7 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
         return change, (
             "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed"
-            f". Remedy: look at `journalctl -u containerd` on the node, and {RUN}"
+            f". Remedy: look at `journalctl -u {actual.unit}` on the node, and {RUN}"
         )
     return change, None
 
@@ -196,13 +191,9 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         )
     if cdi_option(desired.cdi, actual.version) is not None:
         good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
-        yield findings.CDI.compared(
-            _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
-        )
-
-
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
+        shown = {None: None, True: "on", False: "off"}
+        value, switch = shown[actual.enable_cdi], shown[desired.cdi]
+        yield findings.CDI.compared(value, switch, good, cause=cause, disruption=disruption)
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:

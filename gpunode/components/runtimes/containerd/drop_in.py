@@ -8,6 +8,7 @@ imports it.
 from __future__ import annotations
 
 from functools import lru_cache
+from posixpath import dirname
 from typing import TYPE_CHECKING, cast
 
 from gpunode.base import tables, versions
@@ -17,6 +18,7 @@ from gpunode.components.runtimes.containerd.companions import refuse_unknown_def
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.system.kernel import KUBERNETES
 
@@ -114,8 +116,8 @@ def with_imports(root: str, paths: list[str], containerd_version: str | None) ->
 
 
 def _imports(imports: object, containerd_version: str | None, path: str) -> bool:
-    # A relative import is one of the root file's folder, which is that of all of containerd's files.
-    return path in imported(imports, "/etc/containerd/config.toml", [path], containerd_version)
+    # A relative import is one of the root file's folder, which has the folder of the drop-ins.
+    return path in imported(imports, dirname(path), [path], containerd_version)
 
 
 def _set_imports(document: Table, paths: list[str]) -> None:
@@ -151,6 +153,9 @@ def files(settings: Settings, machine: object) -> dict[str, str | None]:
     found: dict[str, str | None] = {MODULES_LOAD: rendered("modules-load.conf", modules=MODULES)}
     if settings.containerd.kubernetes_sysctls:
         found[SYSCTLS] = rendered("kubernetes-sysctl.conf", values=KUBERNETES)
+    if settings.containerd.unit != UNIT:
+        # Of another program's unit neither the environment nor what it starts with is gpunode's.
+        return {**found, PROXY: None, LOADED: None}
     environment = {name.upper(): value for name, value in settings.proxy.environment.items()}
     found[PROXY] = rendered("http-proxy.conf", environment=environment) if environment else None
     found[LOADED] = rendered("containerd-loaded.service")

@@ -113,6 +113,8 @@ def add_runtimes(
         filled(nvidia, new)
         set_runtime(nvidia, {"BinaryName": NVIDIA_RUNTIME, **cgroup}, tables_in(beneath, "nvidia"), shim, legacy)
         set_privileged(nvidia, tables_in(beneath, "nvidia"), [runtimes, beneath])
+    elif desired.nvidia is False and "nvidia" in runtimes:
+        del runtimes["nvidia"]
     if legacy and was_linux:
         drop_linux_settings(plugin, desired.default)
     put(containerd, "default_runtime_name", desired.default)

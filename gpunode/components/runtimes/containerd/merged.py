@@ -12,7 +12,7 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
-from gpunode.components.runtimes.containerd.drop_in import PATH, is_imported
+from gpunode.components.runtimes.containerd.drop_in import is_imported
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS
 from gpunode.components.runtimes.containerd.state import Containerd, DropIn
@@ -96,19 +96,19 @@ def _others(state: Containerd, own_drop_in: bool) -> Iterator[DropIn]:
     """Yield the drop-ins that are not gpunode's and are read after what gpunode writes, in the order of reading."""
     imported = [drop_in for drop_in in state.drop_ins if drop_in.imported]
     if not own_drop_in:
-        yield from (drop_in for drop_in in imported if drop_in.path != PATH)
+        yield from (drop_in for drop_in in imported if drop_in.path != state.own_drop_in)
         return
     paths = [drop_in.path for drop_in in imported]
-    if PATH in paths:
-        yield from imported[paths.index(PATH) + 1 :]
+    if state.own_drop_in in paths:
+        yield from imported[paths.index(state.own_drop_in) + 1 :]
         return
     try:
-        by_pattern = is_imported(state.config_text, state.version)
+        by_pattern = is_imported(state.config_text, state.version, state.own_drop_in)
     except ConfigurationRefused:
         return  # The root file is no TOML: the edit of it reports that.
     if by_pattern:
         # A pattern reads files in the order of their names; an import that gpunode adds would come last.
-        yield from (drop_in for drop_in in imported if drop_in.path > PATH)
+        yield from (drop_in for drop_in in imported if drop_in.path > state.own_drop_in)
 
 
 _Path = tuple[str, ...]
@@ -160,12 +160,12 @@ def _values_decide(state: Containerd, change: RuntimeChange) -> bool:
     before, after = plain(state.config_text or ""), plain(root.text or "")
     if before and before.get("version", 1) != after.get("version", 1):
         return False
-    if before.get("imports", []) != after.get("imports", []) and PATH not in written:
+    if before.get("imports", []) != after.get("imports", []) and state.own_drop_in not in written:
         return False
     merges = versions.at_least(versions.major_minor(state.version or ""), tables.containerd().drop_ins_merge_since)
     # Where a section replaces another one, the section of another drop-in would be lost.
-    others = (drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path != PATH)
-    return merges or PATH not in written or not any(drop_in.section for drop_in in others)
+    others = (drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path != state.own_drop_in)
+    return merges or state.own_drop_in not in written or not any(drop_in.section for drop_in in others)
 
 
 def _current_text(state: Containerd, path: str) -> str:

@@ -14,6 +14,7 @@ from gpunode.base.structured_text import load_toml
 from gpunode.base.terminal import printable
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
+from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import default_table_counts
 from gpunode.components.runtimes.containerd.effective import (
     Runtime,
@@ -24,6 +25,7 @@ from gpunode.components.runtimes.containerd.effective import (
 )
 from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, counted, read_order
+from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
 
@@ -49,6 +51,8 @@ class DropIn(Confidential):
 class Containerd(Daemon):
     """The actual containerd of a node. Times are seconds since the epoch.
 
+    unit: its unit; generated: whether the program of that unit writes the root file at each start, as k3s does
+    own_drop_in: the path of gpunode's drop-in
     version: None where it is not installed, or the `binary` that its unit names is missing
     config_text: empty without the file; None in recorded facts, which have no text
     started_at: None where it does not run
@@ -80,6 +84,9 @@ class Containerd(Daemon):
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
     cri_reason: str | None = None
+    unit: str = UNIT
+    generated: bool = False
+    own_drop_in: str = PATH
 
     @property
     def stale(self) -> bool:
@@ -243,5 +250,8 @@ def parse_containerd(lines: list[str]) -> Containerd:
         loaded=_loaded(found.get("loaded"), started),
         unit_written_at=_latest(repeated(lines, "unit_written")),
         merged_text=merged,
+        unit=found.get("unit", UNIT),
+        generated="generated" in found,
+        own_drop_in=f"{found['drop_ins']}/{PATH.rpartition('/')[2]}" if "drop_ins" in found else PATH,
         cri_reason=printable(found.get("cri_reason", "")).strip() or None,
     )

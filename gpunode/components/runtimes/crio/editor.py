@@ -6,7 +6,7 @@ A pure function on text: other keys and comments stay as they are, and a text wi
 from __future__ import annotations
 
 from gpunode.base.toml_edit import Table, edited, filled, put, table_in
-from gpunode.components.runtimes.crio.state import Merged
+from gpunode.components.runtimes.crio.state import Merged, runtimes_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _HEAD = "# Written by gpunode; what is added here stays.\n"
@@ -29,6 +29,8 @@ def render(text: str | None, others: Merged, desired: Runtimes) -> str:
             # CRI-O does not start with a slice of systemd then.
             put(runtime, "conmon_cgroup", "pod")
         if not desired.nvidia:
+            if desired.nvidia is False and "nvidia" in runtimes_of(runtime):
+                _remove(runtime, "nvidia")
             return
         runtimes = table_in(runtime, "runtimes", hidden=True)
         # This table replaces the whole table of an earlier file.
@@ -41,3 +43,11 @@ def render(text: str | None, others: Merged, desired: Runtimes) -> str:
             put(nvidia, "inherit_default_runtime", False)
 
     return edited(text or _HEAD, edit)
+
+
+def _remove(runtime: Table, name: str) -> None:
+    """Remove a runtime, with the table of runtimes where it was the only one."""
+    if len(runtime["runtimes"]) == 1:
+        del runtime["runtimes"]
+    else:
+        del runtime["runtimes"][name]

@@ -1,7 +1,7 @@
-"""Turn docker's daemon.json into the one that is asked for, keeping all that is not ours.
+"""The edit of docker's daemon.json.
 
-A pure function on text: order and foreign keys stay as they are, and a text that already says what is asked comes back
-unchanged. JSON has no comments; indentation follows the file's own.
+A pure function on text: order, indentation and other keys are kept, and a text with the desired values comes back
+unchanged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _CGROUP_DRIVER = "native.cgroupdriver="
 _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
-# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+# The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.
 @lru_cache(maxsize=256)
 def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
-    """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
+    """Return the text of daemon.json with the desired runtimes.
 
-    Raise ConfigurationRefused where the file is not a JSON object, has a key twice, or this docker lacks a feature.
+    text: the actual text; None or blank: there is no file
+    Raise ConfigurationRefused where it is no JSON object, has a key twice or a comment, or this docker lacks a feature.
     """
     _check_version(docker_version, desired)
     before = text or ""
@@ -49,7 +50,16 @@ def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
 def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     if desired.nvidia:
         _runtime(document)
-    # runc is docker's own default: nothing to say where nobody says otherwise.
+    elif desired.nvidia is False:
+        _without_runtime(document)
+    # dockerd does not start with a default runtime that it does not know; it knows shims of containerd by their type.
+    names = ["runc", *_table(document, "runtimes", made=False)]
+    if desired.default not in names and not desired.default.startswith("io.containerd."):
+        raise ConfigurationRefused(
+            f"no runtime is called {desired.default}, but {', '.join(sorted(set(names)))}. Remedy: set "
+            "docker.default_runtime to one of them, or add it to `runtimes`"
+        )
+    # runc is docker's own default.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
     _cgroup_driver(document, desired.manager)
@@ -82,19 +92,33 @@ def _check_version(docker_version: str, desired: Runtimes) -> None:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return what a file says; `null` says nothing, as to docker."""
-
     try:
         document = load_json(text, FILE, unique=True)
     except KeyTwiceError as error:
         raise ConfigurationRefused(f"{where(text, [json.dumps(error.key)])}{error}. Remedy: correct it") from None
     except TextError as error:
         what = "cannot be read" if isinstance(error, TextLimitError) else "is not JSON"
+        if comment := _comment(text):
+            raise ConfigurationRefused(f"{comment}, with which docker does not start. Remedy: remove it") from error
         raise ConfigurationRefused(f"the file {what}: {error}. Remedy: correct it, or move it away") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationRefused(f"the file is no JSON object, but {type(document).__name__}. Remedy: correct it")
     return document
+
+
+# A string, or what begins a comment in other formats.
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|(?P<comment>//|/\*|#)')
+
+
+def _comment(text: str) -> str | None:
+    """Return where a text has its first comment, as a message begins; None where it has none."""
+    for match in _STRING_OR_COMMENT.finditer(text):
+        if sign := match["comment"]:
+            line = text.count("\n", 0, match.start()) + 1
+            return f"line {line}: JSON has no comments, and the file has one ({sign})"
+    return None
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
@@ -124,6 +148,12 @@ def _runtime(document: dict[str, Any]) -> None:
     for key in ("runtimeArgs", "args"):
         if runtime.get(key):
             runtime[key] = []
+
+
+def _without_runtime(document: dict[str, Any]) -> None:
+    runtimes = _table(document, "runtimes", made=False)
+    if runtimes.pop("nvidia", None) is not None and not runtimes:
+        del document["runtimes"]
 
 
 def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:

@@ -65,7 +65,9 @@ def parse_docker(lines: list[str]) -> Docker:
         **daemon(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=info.get("DefaultRuntime"),
-        runtimes=tuple(sorted((name, str(row.get("path", ""))) for name, row in runtimes.items())),
+        runtimes=tuple(
+            sorted((name, str(row.get("path") or row.get("runtimeType") or "")) for name, row in runtimes.items())
+        ),
         cgroup_driver=info.get("CgroupDriver"),
         # Told since docker 25, where an empty list says that it is off.
         cdi=bool(info["CDISpecDirs"]) if "CDISpecDirs" in info else None,
