@@ -39,7 +39,7 @@ def containerd() -> None:
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run containerd, now and at boot", unit=desired.unit)
+    systemd.running(name="Run containerd, now and at boot", unit=desired.unit or "containerd.service")
 
 
 run_alone(__name__, containerd, uncordon)

@@ -23,7 +23,7 @@ def docker() -> None:
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )
-    systemd.running(name="Run docker, now and at boot", unit=desired.unit)
+    systemd.running(name="Run docker, now and at boot", unit=desired.unit or "docker.service")
 
 
 run_alone(__name__, docker, uncordon)

@@ -152,7 +152,7 @@ class NodeWithCandidates(NodeFact[Reading]):
 
 _JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
 _RECORD = ("interrupted", "applied")
-_OTHERS = ("podman", "crio", "unmanaged", "slurm", "rdma", "dcgm", "kubelet")
+_OTHERS = ("containerd", "docker", "podman", "crio", "unmanaged", "slurm", "rdma", "dcgm", "kubelet")
 _MACHINE = {name: PARTS[name] for name in (*_JUDGED, *_OTHERS, *_RECORD)}
 
 

@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.runtimes.containerd.decide import Desired, decide_configuration, judge_of
 from gpunode.components.runtimes.containerd.merged import needs_restart, running_digest
 from gpunode.components.runtimes.containerd.source import source_of
-from gpunode.facts.runtimes import Containerd
+from gpunode.facts.containerd import Containerd
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, configured, packages_of, transaction
 from gpunode.operations.transaction import settled

@@ -8,7 +8,7 @@ from typing import Any
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtimes.docker.decide import Desired, decide_configuration, judge_of
-from gpunode.facts.runtimes import Docker
+from gpunode.facts.docker import Docker
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, configured, packages_of, transaction
 from gpunode.operations.transaction import settled

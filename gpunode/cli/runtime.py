@@ -26,7 +26,7 @@ def runtime() -> None:
 @runtime.command()
 @click.option("--for", "program", required=True, type=click.Choice(_PROGRAMS), help="The program that reads FILE.")
 @click.option("--version", required=True, help="The program's version, such as 1.7.24.")
-@click.option("--default", default="nvidia", show_default=True, metavar="RUNTIME", help="The default runtime.")
+@click.option("--default", default="nvidia", show_default=True, help="The default runtime: any that FILE has.")
 @click.option("--systemd-cgroup/--no-systemd-cgroup", default=True, show_default=True, help="systemd's cgroup driver.")
 @click.option("--nvidia/--no-nvidia", default=True, show_default=True, help="Add the runtime nvidia, or remove it.")
 @click.option("--cdi/--no-cdi", default=None, help="Set CDI on or off; left as it is where neither is given.")
@@ -77,6 +77,10 @@ def render(
     except ValueError as refusal:
         # UnicodeDecodeError is a ValueError too: no such file may hold these bytes.
         end(f"{name}: refused: {refusal}", RUNTIME_REFUSED, ExitCode.INPUT_REFUSED)
+    from gpunode.node.preflight.newer import newer_caution
+
+    if (caution := newer_caution(program, version, program)) is not None:
+        say(f"caution: {caution}", err=True)
     if wants_diff:
         old = "" if wants_drop_in else before or ""
         lines = difflib.unified_diff(

@@ -10,8 +10,6 @@ from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.components.mps.state import Mps
 from gpunode.components.power.state import Power
-from gpunode.components.runtimes.containerd.state import Containerd
-from gpunode.components.runtimes.docker.state import Docker
 from gpunode.node.machine import Machine
 from gpunode.packages.trust import Keyrings
 from gpunode.system.exposed import Exposed
@@ -26,8 +24,6 @@ class Node(Machine):
 
     gpus: Gpus
     health: Health
-    containerd: Containerd
-    docker: Docker
     keyrings: Keyrings
     imex: Imex = field(default_factory=Imex)
     mps: Mps = field(default_factory=Mps)

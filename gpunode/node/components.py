@@ -31,6 +31,7 @@ from gpunode.components.runtimes.docker import decide as docker
 from gpunode.components.runtimes.podman import decide as podman
 from gpunode.components.runtimes.toolkit import decide as toolkit
 from gpunode.components.runtimes.toolkit import state as toolkit_files
+from gpunode.components.runtimes.toolkit.specification import judge_readers
 from gpunode.components.slurm import decide as slurm
 from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
@@ -56,7 +57,11 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
     if settings.toolkit.enabled:
-        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver, node.mig)
+        desired = toolkit.desired_of(settings, node.operating_system, node.containerd.runtimes)
+        decision = toolkit.decide(desired, node.toolkit, node.driver, node.mig)
+        readers = {"containerd": node.containerd.version, "podman": node.podman.version, "crio": node.crio.version}
+        unread = judge_readers(node.toolkit, readers) if desired.cdi else ()
+        return replace(decision, findings=(*decision.findings, *unread))
     # One that gpunode does not manage keeps containers from their start all the same.
     used = {each.binary for each in node.containerd.runtimes} | {path for _, path in node.docker.runtimes}
     return Decision(tuple(toolkit.judge_values({}, node.toolkit)) if node.toolkit.runtime_path in used - {None} else ())

@@ -9,7 +9,9 @@ from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.dcgm.state import Dcgm
 from gpunode.components.driver.state import DriverState
 from gpunode.components.rdma.decide import Rdma
+from gpunode.components.runtimes.containerd.state import Containerd, parse_containerd
 from gpunode.components.runtimes.crio.state import Crio
+from gpunode.components.runtimes.docker.state import Docker, parse_docker
 from gpunode.components.runtimes.packages import RuntimePackages
 from gpunode.components.runtimes.podman.state import Podman
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
@@ -30,8 +32,8 @@ from gpunode.system.transaction import Interrupted
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O, other programs' runtimes, Slurm, RDMA devices,
-    DCGM, the kubelet, and what earlier runs recorded.
+    container toolkit, packages of container runtimes, containerd, docker, podman, CRI-O, other programs' runtimes,
+    Slurm, RDMA devices, DCGM, the kubelet, and what earlier runs recorded.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them. So are `available`, (package, a version that any
@@ -51,6 +53,8 @@ class Machine(Reading):
     available: tuple[tuple[str, str], ...] = ()
     lists_age: int | None = None
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
+    containerd: Containerd = field(default_factory=lambda: parse_containerd([]))
+    docker: Docker = field(default_factory=lambda: parse_docker([]))
     podman: Podman = field(default_factory=Podman)
     crio: Crio = field(default_factory=Crio)
     unmanaged: Unmanaged = field(default_factory=Unmanaged)

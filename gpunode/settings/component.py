@@ -118,6 +118,8 @@ DriverBranch = Annotated[str, matching(r"\d{3}", "a driver branch such as '580'"
 CudaVersion = Annotated[str, matching(r"\d{1,2}\.\d", "major.minor such as '12.9', a minor version of one digit")]
 CudaRelease = Annotated[str, matching(r"\d{1,2}\.\d\.\d{1,2}", "major.minor.patch such as '12.9.1'")]
 ToolkitVersion = Annotated[str, matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version such as '1.17.8' or '1.18.0-rc.1'")]
+_RUNTIME = "a runtime's name such as 'nvidia': letters, digits, '.', '_' and '-', 63 at most"
+RuntimeName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", _RUNTIME)]
 # Without a package's epoch and revision, which distributions choose: 1.6.20 fits 1.6.20~ds1-1+deb12u1.
 UpstreamVersion = Annotated[
     str, matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision")

@@ -10,7 +10,14 @@ from pydantic import model_validator
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.reading import Row, table
-from gpunode.settings.component import AbsolutePath, Component, ServiceUnit, ToolkitVersion, UpstreamVersion
+from gpunode.settings.component import (
+    AbsolutePath,
+    Component,
+    RuntimeName,
+    ServiceUnit,
+    ToolkitVersion,
+    UpstreamVersion,
+)
 
 _SHARED = {
     "accept_nvidia_visible_devices_envvar_when_unprivileged": False,
@@ -40,10 +47,12 @@ class ToolkitSettings(Component):
     plugin's deviceListStrategy must then be volume-mounts or one of CDI's. See docs/security.md."""
     mode: Literal["auto", "legacy", "cdi", "jit-cdi"] | None = None
     """How GPUs get into containers (config.toml: nvidia-container-runtime.mode). `jit-cdi`, from 1.18 on: by CDI
-    specifications that are made in memory at each start, which `auto` comes to there."""
+    specifications that are made in memory at each start, which `auto` comes to there. Not given: a mode that the
+    installed toolkit does not know is taken out of the file, and so is a list of runtimes of which none is there."""
     no_cgroups: bool | None = None
     """`True`: device cgroups are left alone, for rootless containers (config.toml: nvidia-container-cli.no-cgroups).
-    Without effect in modes `cdi` and `jit-cdi`."""
+    Without effect in modes `cdi` and `jit-cdi`. Not given: the file's own True is drift next to containerd, docker or
+    CRI-O, whose containers get no access to a GPU by it."""
     debug: bool | None = None
     """`True`: runtime and container CLI write logs at /var/log/nvidia-container-runtime.log and -toolkit.log; `False`:
     they do not."""
@@ -127,8 +136,9 @@ class ContainerdSettings(Runtime):
     source: Literal["distribution", "docker-repository", "present"] = "distribution"
     """Where it comes from: the distribution's `containerd`, Docker's `containerd.io`, or `present`: already there, only
     configured."""
-    default_runtime: Literal["nvidia", "runc"] = "nvidia"
-    """Runtime of containers that name none; with `runc`, pods choose nvidia by a RuntimeClass."""
+    default_runtime: RuntimeName = "nvidia"
+    """Runtime of containers that name none: any that containerd's files have. With another one than nvidia, pods choose
+    nvidia by a RuntimeClass. A new runtime nvidia inherits from the default runtime, else from runc, else from crun."""
     systemd_cgroup: bool = True
     """Use systemd's cgroup driver for runc and nvidia; must agree with the kubelet's cgroupDriver."""
     cdi: bool | None = None
@@ -142,6 +152,10 @@ class ContainerdSettings(Runtime):
     containerd.service takes `source: present`."""
     config: AbsolutePath | None = None
     """Its configuration file; not given: the one that the unit names. Takes `source: present`."""
+    adopt_drop_in: bool = False
+    """Take over the drop-in of `nvidia-ctk runtime configure`, /etc/containerd/conf.d/99-nvidia.toml: its settings go
+    to gpunode's own files, and the drop-in and its import are removed in the same change. Not for a node where another
+    program writes it again, as the GPU Operator's toolkit container does."""
     kubernetes_sysctls: bool = False
     """Set what Kubernetes needs of the kernel: IPv4 forwarding, bridged traffic through iptables."""
 
@@ -178,8 +192,9 @@ class DockerSettings(Runtime):
     source: Literal["distribution", "docker-repository", "present"] = "distribution"
     """Where it comes from: the distribution's `docker.io` (Debian, Ubuntu), Docker's `docker-ce`, or `present`: already
     there, only configured."""
-    default_runtime: Literal["nvidia", "runc"] = "nvidia"
-    """Runtime of containers that name none; with `runc`, `docker run --runtime nvidia`."""
+    default_runtime: RuntimeName = "nvidia"
+    """Runtime of containers that name none: any that daemon.json has. With another one than nvidia, `docker run
+    --runtime nvidia`."""
     systemd_cgroup: bool = True
     """Use systemd's cgroup driver (`native.cgroupdriver=systemd`), else cgroupfs."""
     cdi: bool | None = None
@@ -212,7 +227,7 @@ class CrioSettings(Runtime):
     """It is there already: whoever owns the node installs it."""
     version: UpstreamVersion | None = None
     """Upstream version or branch, such as `1.31`, that has to be there; not given: any with CDI."""
-    default_runtime: Literal["nvidia", "crun", "runc"] = "nvidia"
+    default_runtime: RuntimeName = "nvidia"
     """Runtime of containers that name none; with another one, which CRI-O has to know, pods choose nvidia by a
     RuntimeClass. The runtime nvidia calls a runc or crun of the PATH."""
     systemd_cgroup: bool = True
@@ -279,14 +294,6 @@ class PodmanSettings(Runtime):
     """Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get GPUs by
     NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with `source: present`,
     which is refused). Not given: gpunode writes no such file."""
-
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version of a package that gpunode does not install, or that knows no CDI."""
-        yield from super().contradictions()
-        first = podman_versions().first_with_cdi
-        old = self.version is not None and not versions.at_least(self.version, versions.major_minor(first))
-        if old and self.source != "present":
-            yield "version", f"knows no CDI, by which containers get GPUs; {first} is the first that does"
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what podman lacks: a CDI specification, without which it has no way to a GPU."""

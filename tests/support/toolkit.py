@@ -10,7 +10,7 @@ from typing import Any
 from gpunode.base.template import rendered
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
-from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, render
+from gpunode.components.runtimes.toolkit.configuration import Difference, desired_keys, differences, faults, render
 from gpunode.components.runtimes.toolkit.specification import decide_specification
 from gpunode.components.runtimes.toolkit.state import PACKAGES, parse_toolkit
 from gpunode.settings import settings_from
@@ -34,12 +34,20 @@ HELD = replace(
 
 def edited(text: str | None, settings: dict[str, Any]) -> str:
     """Return the text of config.toml as these settings ask for it."""
-    return render(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+    return render(text, desired_keys(settings_from({"toolkit": settings}).toolkit))
 
 
 def differing(text: str | None, settings: dict[str, Any]) -> tuple[Difference, ...]:
     """Return how config.toml differs from what these settings ask for."""
-    return differences(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+    return differences(text, desired_keys(settings_from({"toolkit": settings}).toolkit))
+
+
+def faulty_keys(text: str, files: dict[str, str] | None = None, version: str = "1.20.2") -> list[str]:
+    """Return the keys of config.toml by which no container starts or gets a GPU, with containerd on the node."""
+    actual = replace(
+        GOOD.toolkit, config_text=text, daemons=("containerd.service",), files=tuple((files or {"runc": "x"}).items())
+    )
+    return [each.key for each in faults(actual, {}, version)]
 
 
 GPUS = ("GPU-8a4be059-c4e3-5db0-a7b9-a52d7df65c21", "GPU-2c911011-671e-5df3-aef1-74761b5a10cb")

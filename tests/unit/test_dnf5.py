@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.components.runtimes.toolkit.decide import hold_text, is_held
+from gpunode.components.runtimes.toolkit.packages import hold_text, is_held
 from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.dnf5 import DRIVER_PACKAGES
 from gpunode.facts.toolkit import ContainerToolkit

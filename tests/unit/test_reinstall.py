@@ -14,7 +14,7 @@ from gpunode.components.cuda.decide import Desired, lost
 from gpunode.components.dcgm.decide import Desired as DcgmDesired
 from gpunode.components.dcgm.decide import decide as decide_dcgm
 from gpunode.components.dcgm.state import parse_dcgm
-from gpunode.components.runtimes.toolkit.decide import lost as lost_programs
+from gpunode.components.runtimes.toolkit.packages import lost as lost_programs
 from gpunode.facts.packages import DebPackages
 from gpunode.operations import packages
 from gpunode.packages.installed_packages import InstalledPackages

@@ -30,6 +30,8 @@ def test_the_root_file_is_printed_and_nothing_is_written(tmp_path: Path) -> None
 
 def test_without_a_file_it_begins_from_nothing_and_a_dash_is_standard_input() -> None:
     assert tomllib.loads(command("--for", "containerd", "--version", "2.1.9").stdout.decode())["version"] == 3
+    newer = command("--for", "containerd", "--version", "9.9.0")
+    assert b"preflight.newer-than-known" in newer.stderr and tomllib.loads(newer.stdout.decode())["version"] == 4
     done = command("--for", "docker", "--version", "26.1.5", "-", stdin=b'{"debug": true}')
     assert json.loads(done.stdout)["debug"] is True
 

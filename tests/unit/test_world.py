@@ -20,14 +20,6 @@ pytestmark = pytest.mark.pure
 NOVEMBER = date(2026, 11, 23)
 
 
-def test_toolkits_to_13_4_2_have_their_driver_and_branches_from_510_to_620_are_known() -> None:
-    toolkits = {"13.3.1": "610.43.02", "13.4.1": "615.71.09", "13.4.2": "615.71.09"}
-    assert {toolkit: tables.cuda().toolkit_driver[toolkit] for toolkit in toolkits} == toolkits
-    assert tables.cuda().full_driver("13.4") == "615.71.09"
-    branches = "510 515 520 525 530 535 545 550 555 560 565 570 575 580 590 595 610 615 620"
-    assert set(tables.drivers().branches) == set(branches.split())
-
-
 @pytest.mark.parametrize(
     ("branch", "named"),
     [

@@ -38,7 +38,7 @@ class Drivers:
     `retired_key_ids` are long key ids (16 hex digits) of keys that a node must no longer trust. `fabric_manager` is by
     packaging, deb and rpm. `last_proprietary` is the last branch of which NVIDIA's repositories have the proprietary
     module. Before `branch_in_name` (a branch) packages that go with a fabric bear theirs in their names; `suse_names`
-    are (first branch, generation, what stands behind the kernel module's package), newest first, `suse_kernel_flavours`
+    is first branch -> (generation, what ends the name of the kernel module's package), `suse_kernel_flavours`
     those of the kernels that modules come built for.
     """
 
@@ -52,7 +52,7 @@ class Drivers:
     fabric_manager: Table[str, Table[str, str]]
     last_proprietary: Annotated[str, Field(validation_alias=AliasPath("proprietary_packages", "last_branch"))]
     branch_in_name: Annotated[str, Field(validation_alias=AliasPath("branch_in_name", "before"))]
-    suse_names: tuple[tuple[str, str, str], ...]
+    suse_names: Table[str, tuple[str, str]]
     suse_kernel_flavours: tuple[str, ...]
 
     def fabric_manager_package(self, version: str, packaging: str = "deb") -> str:
@@ -60,9 +60,8 @@ class Drivers:
 
         Raise VersionError.
         """
-        branch = versions.branch_of(version)
-        name = self.fabric_manager[packaging]["from_580" if int(branch) >= 580 else "before_580"]
-        return name.replace("<branch>", branch)
+        name = versions.row_of(version, self.fabric_manager[packaging])
+        return (name or "").replace("<branch>", versions.branch_of(version))
 
     def branch_suffix(self, version: str) -> str:
         """Return what nvidia-imex, libnvidia-nscq and libnvsdm bear behind their names, empty for nothing (`-570`).
@@ -79,8 +78,7 @@ class Drivers:
 
         Raise VersionError.
         """
-        branch = int(versions.branch_of(version))
-        generation, module = next(names for first, *names in self.suse_names if branch >= int(first))
+        generation, module = versions.row_of(version, self.suse_names) or ("", "")
         flavour = (kernel or "").rpartition("-")[2]
         known = flavour if flavour in self.suse_kernel_flavours else "default"
         return generation, module.replace("<kernel flavour>", known)

@@ -211,7 +211,8 @@ class DockerClient(Row):
 class Toolkit(Row):
     """Hold toolkit.yaml: the first versions of the container toolkit that have something.
 
-    `modes` of its runtime; `hooks` that a CDI specification may name; `refresh_since`: nvidia-cdi-refresh;
+    `modes` of its runtime; `hooks` that a CDI specification may name; `cdi_versions`, and the programs that read them;
+    `refresh_since`: nvidia-cdi-refresh;
     `mounts_in_mode_cdi`: its mode `cdi` takes mounts of a plain name; `ldconfig_of_node`: a path needs an @.
     Of its config.toml: `keys` -> what they are, `files`: key -> modes that need its file, `runtimes` where it has none.
     """
@@ -219,6 +220,7 @@ class Toolkit(Row):
     modes: Table[str, str]
     hooks: Table[str, str]
     cdi_versions: tuple[str, ...]
+    cdi_readers: Table[str, Table[str, str]]
     refresh_since: str
     mounts_in_mode_cdi: str
     keys: Table[str, str]

@@ -1,7 +1,9 @@
-"""The desired runtimes of a daemon, the findings that several daemons have, and a change of their files as data."""
+"""The desired runtimes of a daemon, the findings that several runtimes have, and the change of their files."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +13,12 @@ from gpunode.base.disruption import Disruption
 from gpunode.system.service import Daemon
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+_ISOLATING = re.compile(r"(?:^|[/.-])(?:kata|runsc|krun|urunc|firecracker)|^io\.containerd\.(?!runc\.|runtime\.)")
+
+
+def isolates(program: str | None) -> bool:
+    """Return whether a runtime's program or type isolates containers more than runc does: Kata Containers, gVisor."""
+    return _ISOLATING.search(program or "") is not None
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Runtimes:
         return "systemd" if self.systemd_cgroup else "cgroupfs"
 
 
-# What brings a daemon to its files: `nothing` where it already does what they say.
+# What brings a daemon to the desired values; `nothing` where it already runs by them.
 Act = Literal["restart", "reload", "nothing"]
 
 
@@ -45,7 +53,7 @@ def restart_of(actual: Daemon) -> Disruption:
     return Disruption.restart if actual.active else Disruption.nothing
 
 
-# What is compared of a runtime -> what it says where that differs, and what it means.
+# What is compared -> summary and detail of the finding.
 _TEXTS = {
     "service": (
         "The service of {component} does not run.",
@@ -60,16 +68,16 @@ _TEXTS = {
         "It is not installed, is of another version or branch, or too old for what gpunode needs, such as CDI.",
     ),
     "default runtime": (
-        "The default runtime of {component} is not the one in the settings.",
-        "It starts every container that names none: with runc, these see no GPU; with nvidia, all get NVIDIA's hook.",
+        "The default runtime of {component} is not as in the settings.",
+        "It starts every container that names no runtime: with runc, without a GPU; with nvidia, with NVIDIA's hook.",
     ),
     "cgroup driver": (
-        "The cgroup driver of {component} is not the one that the settings ask for.",
+        "The cgroup driver of {component} is not as in the settings.",
         "Kubelet and runtime need the same one: else pods have two owners of their cgroups and fail under load.",
     ),
     "runtime nvidia": (
-        "The runtime nvidia of {component} is not what the settings ask for.",
-        "Containers that name it get their GPUs by it. It is missing, left over, or points to another program.",
+        "The runtime nvidia of {component} is not as in the settings.",
+        "Containers that name it get their GPUs from it. It is missing, left over, or points to another program.",
     ),
     "CDI": (
         "CDI of {component} is not as in the settings.",
@@ -89,7 +97,7 @@ def runtime_finding(
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """Hold a file as it is to be; text None: it is to go."""
+    """A file that a run writes; text None: it removes the file."""
 
     path: str
     text: str | None
@@ -97,13 +105,13 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class RuntimeChange:
-    """Hold what is to be changed, and how it is proven.
+    """A change of files and daemon, and how it is proven.
 
-    files: in the order in which they are put in place; none where the daemon alone lags behind
-    staged: the text that the program's own check reads before any file is in its place; None: nothing to check
-    expected: `KEY=VALUE` lines that the program must then say of itself
+    files: in the order in which they are put in place; none where only the daemon runs by older values
+    staged: the text that the program's own check reads before any file is in place; None: nothing to check
+    expected: the `KEY=VALUE` lines that the program must answer after the change
     act: what the daemon needs
-    since: tells a restart without new files from a later one: when the files were last written
+    since: what tells a restart without new files from a later one: when the files were last written
     """
 
     files: tuple[WrittenFile, ...]
@@ -114,5 +122,22 @@ class RuntimeChange:
 
     @property
     def target(self) -> str:
-        """Return the digest of what is to be reached."""
+        """Return the digest of the desired state."""
         return target_digest(*(file.text or "" for file in self.files), "" if self.files else self.since)
+
+
+def change_by_answers(
+    file: WrittenFile,
+    before: str,
+    desired: Mapping[str, str],
+    actual: Mapping[str, str | None],
+    act: Act,
+    active: bool,
+) -> RuntimeChange | None:
+    """Return the change of a runtime with one file, whose daemon answers its values; None where it needs none."""
+    writes = file.text != before
+    if not writes and (act == "nothing" or not active):
+        return None
+    expected = tuple(f"{key}={value}" for key, value in desired.items())
+    since = next(iter(actual.values())) or ""
+    return RuntimeChange((file,) if writes else (), file.text if writes else None, expected, act, since)

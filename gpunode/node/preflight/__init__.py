@@ -63,6 +63,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += mps.mps_refusals(settings, gpus)
     found += mps.device_plugin_refusals(settings, gpus)
     found += runtimes.runtime_refusals(settings, machine)
+    found += runtimes.default_refusals(settings, machine)
     found += runtimes.unit_refusals(settings)
     found += podman.podman_refusals(settings, machine)
     found += runtimes.crio_refusals(settings, machine)
@@ -99,6 +100,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
         *runtimes.containerd_cautions(settings),
+        *runtimes.isolation_cautions(settings, machine),
         *runtimes.unmanaged_cautions(given, machine),
         *cluster.slurm_cautions(settings, machine),
         *cluster.dcgm_cautions(settings, machine),

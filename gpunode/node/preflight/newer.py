@@ -7,13 +7,9 @@ from operator import attrgetter
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage
-from gpunode.node import Node
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
-
-# Packages of runtimes, whose version is read also where the runtime itself is not.
-_PACKAGES = {"containerd": ("containerd", "containerd.io"), "docker": ("docker.io", "docker-ce")}
 
 NEWER = CautionMessage(
     "newer-than-known",
@@ -28,14 +24,22 @@ NEWER = CautionMessage(
 
 def newer_cautions(settings: Settings, machine: Machine | None = None) -> Iterator[Caution]:
     """Warn of each program that is newer than all known releases; without a machine by the settings alone."""
-    desired, actual = dict(_desired(settings)), dict(_actual(settings, machine) if machine else ())
-    for program, releases in tables.releases().items():
-        version = next((each for each in (desired.get(program), actual.get(program)) if releases.is_newer(each)), None)
-        if version is not None:
-            values = {"name": releases.name, "version": versions.upstream(version), "newest": releases.newest}
-            yield NEWER(component=releases.settings[0].partition(".")[0], **values, table="releases.yaml")
+    found: dict[str, Caution] = {}
+    for component, program, version in (*_desired(settings), *(_actual(settings, machine) if machine else ())):
+        if program not in found and (caution := newer_caution(program, version, component)) is not None:
+            found[program] = caution
+    yield from found.values()
     if machine is not None:
         yield from system_cautions(machine.operating_system)
+
+
+def newer_caution(program: str, version: str | None, component: str) -> Caution | None:
+    """Return the caution about one program (of releases.yaml); None where its version is known, or there is none."""
+    releases = tables.releases()[program]
+    if version is None or not releases.is_newer(version):
+        return None
+    values = {"name": releases.name, "version": versions.upstream(version), "newest": releases.newest}
+    return NEWER(component=component, **values, table="releases.yaml")
 
 
 def system_cautions(system: OperatingSystem) -> Iterator[Caution]:
@@ -46,32 +50,20 @@ def system_cautions(system: OperatingSystem) -> Iterator[Caution]:
         yield NEWER(component="operating system", **values, table="distributions.yaml")
 
 
-def _desired(settings: Settings) -> Iterator[tuple[str, str | None]]:
-    """Yield (program, version) of each setting of an enabled component; where there are several, a newer one last."""
+def _desired(settings: Settings) -> Iterator[tuple[str, str, str | None]]:
+    """Yield (component, program, version) of each setting of an enabled component."""
     for program, releases in tables.releases().items():
-        found = [version for setting in releases.settings if (version := _version(settings, setting)) is not None]
-        yield program, max(found, key=releases.is_newer, default=None)
+        for setting in releases.settings:
+            if getattr(attrgetter(setting.rpartition(".")[0])(settings), "enabled", True):
+                yield setting.partition(".")[0], program, attrgetter(setting)(settings)
 
 
-def _version(settings: Settings, setting: str) -> str | None:
-    component, _, _ = setting.rpartition(".")
-    if not getattr(attrgetter(component)(settings), "enabled", True):
-        return None
-    version: str | None = attrgetter(setting)(settings)
-    return version
-
-
-def _actual(settings: Settings, machine: Machine) -> Iterator[tuple[str, str | None]]:
-    """Yield (program, version) on the node of what gpunode configures."""
-    installed = dict(machine.runtime_packages.installed)
-    for program, names in _PACKAGES.items():
-        if getattr(settings, program).enabled:
-            own = getattr(machine, program).version if isinstance(machine, Node) else None
-            yield program, own or next((installed[name] for name in names if name in installed), None)
-    for component in ("toolkit", "podman", "crio", "dcgm"):
+def _actual(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, str | None]]:
+    """Yield (component, program, version) on the node of what gpunode configures."""
+    for component in ("containerd", "docker", "toolkit", "podman", "crio", "dcgm"):
         if getattr(settings, component).enabled:
-            yield component, getattr(machine, component).version
+            yield component, component, getattr(machine, component).version
     if settings.driver.enabled and not settings.driver.removes:
-        yield "driver", machine.driver.loaded_version or machine.driver.module_version
+        yield "driver", "driver", machine.driver.loaded_version or machine.driver.module_version
     if settings.kubernetes.enabled:
-        yield "kubernetes", machine.kubelet.version
+        yield "kubernetes", "kubernetes", machine.kubelet.version

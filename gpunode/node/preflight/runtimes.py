@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.runtimes import unmanaged
+from gpunode.components.runtimes.containerd.companions import is_runc_type
 from gpunode.components.runtimes.containerd.decide import desired_of as containerd_of
 from gpunode.components.runtimes.crio.decide import INSTALL
 from gpunode.components.runtimes.packages import ORIGINS, docker_packages, removed_for, way_out
+from gpunode.components.runtimes.runtime import isolates
 from gpunode.components.runtimes.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
@@ -75,6 +77,55 @@ def containerd_cautions(settings: Settings) -> Iterator[Caution]:
     desired = settings.containerd
     if settings.docker.enabled and not settings.kubernetes.enabled and not desired.model_fields_set:
         yield CONTAINERD_TOO(default_runtime=desired.default_runtime)
+
+
+UNKNOWN_DEFAULT = RefusalMessage(
+    "containerd-unknown-default",
+    "The desired default runtime of containerd is not in its files.",
+    reason="containerd.default_runtime is {default}, and the node's containerd has {names}",
+    source="containerd config dump on the node",
+    remedy="set containerd.default_runtime to one of them, or add the table of {default} to containerd's files",
+)
+ISOLATION_LOST = CautionMessage(
+    "isolation-lost",
+    "The default runtime isolates containers more than runc does, and another one takes its place.",
+    component="{component}",
+    reason="the default runtime {name} is {program}, which isolates containers more than runc; {effect}",
+    source="the runtimes that {component} of the node has",
+    remedy="{remedy}; a container then names the runtime nvidia where it needs a GPU",
+    detail="Kata Containers and gVisor are such runtimes. Containers that name no runtime lose that isolation.",
+)
+
+
+def default_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
+    """Refuse a default runtime that containerd's files do not have; without a merged configuration it is not known."""
+    default, runtimes = settings.containerd.default_runtime, machine.containerd.runtimes
+    names = sorted({"runc", *(runtime.name for runtime in runtimes), *(["nvidia"] if settings.toolkit.enabled else [])})
+    if settings.containerd.enabled and runtimes and default not in names:
+        yield UNKNOWN_DEFAULT(default=default, names=", ".join(names))
+
+
+def isolation_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
+    """Warn where the default runtime isolates more than runc and another one takes its place, or its name."""
+    of_containerd = {
+        each.name: each.binary if is_runc_type(each.type) else each.type for each in machine.containerd.runtimes
+    }
+    for component, desired, actual, programs in (
+        ("containerd", settings.containerd, machine.containerd, of_containerd),
+        ("docker", settings.docker, machine.docker, dict(machine.docker.runtimes)),
+        ("crio", settings.crio, machine.crio, dict(machine.crio.runtimes)),
+    ):
+        name = actual.default_runtime or ""
+        program, stays = programs.get(name), desired.default_runtime == name
+        is_renamed = component == "containerd" and name in ("runc", "nvidia")
+        if desired.enabled and isolates(program) and not (stays and not is_renamed):
+            effect, remedy = (
+                (f"gpunode makes {name} a runtime of runc", "rename that runtime, and set {} to the new name")
+                if is_renamed
+                else (f"{desired.default_runtime} takes its place", f"set {{}} = '{name}'")
+            )
+            remedy = remedy.format(f"{component}.default_runtime")
+            yield ISOLATION_LOST(component=component, name=name, program=program, effect=effect, remedy=remedy)
 
 
 UNIT_NOT_KNOWN = RefusalMessage(

@@ -30,7 +30,7 @@ def default_runtime(settings: Settings) -> str | None:
 def needs_runtime_class(settings: Settings) -> bool:
     """Say whether, for this node, the plugin's pods have to choose the runtime by a RuntimeClass."""
     desired = settings.device_plugin.runtime_class
-    return desired == "nvidia" or (desired == "auto" and default_runtime(settings) in ("crun", "runc"))
+    return desired == "nvidia" or (desired == "auto" and default_runtime(settings) not in (None, "nvidia"))
 
 
 def expected_resources(settings: Settings) -> dict[str, int]:

@@ -205,7 +205,7 @@ def of_runtime_class(settings: Settings) -> Iterator[Problem]:
     """Yield what is wrong with the runtime of the pods that gpunode brings to the cluster."""
     desired = settings.device_plugin.runtime_class
     default = default_runtime(settings)
-    if desired == "none" and default in ("crun", "runc"):
+    if desired == "none" and default not in (None, "nvidia"):
         of = "containerd" if settings.containerd.enabled else "crio" if settings.crio.enabled else "docker"
         yield _CLASS_LEFT_TO_RUNC(settings, default=default, of=of)
     if desired == "nvidia" and not settings.toolkit.enabled:

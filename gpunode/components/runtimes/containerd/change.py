@@ -5,24 +5,33 @@ from __future__ import annotations
 from typing import Literal
 
 from gpunode.base import tables, versions
-from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
+from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.merged import desired_values
+from gpunode.components.runtimes.containerd.reading import RUNTIME_PLUGIN, counted, read_order, version_of
 from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, WrittenFile
 
 Placement = Literal["auto", "root", "drop-in"]
 
 
-def needed_change(state: Containerd, desired: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
+def needed_change(
+    actual: Containerd, desired: Runtimes, placement: Placement = "auto", adopts: bool = False
+) -> RuntimeChange | None:
     """Return the change that files or daemon need; None where they are as desired.
 
-    Raise ConfigurationRefused where the files cannot be edited. `state.version` must be known.
+    adopts: whether the drop-in of nvidia-ctk is taken over
+    Raise ConfigurationRefused where the files cannot be edited. `actual.version` must be known.
     """
+    state = adopted(actual, desired) if adopts else actual
     version = state.version or ""
     place = placement_of(state, desired, placement)
     files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
+    _refuse_ignored(state, files, state.own_drop_in if place == "drop-in" else state.config_path)
+    files = with_removal(files, actual, state)
     unhealthy = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or unhealthy):
         return None
@@ -94,3 +103,33 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
         is_new = written.get(state.own_drop_in) is not None
         imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
     return with_imports(root, imports, state.version)
+
+
+def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str) -> None:
+    """Raise ConfigurationRefused where containerd ignores gpunode's section for the schema version of another drop-in.
+
+    own: the path of the file with gpunode's runtimes
+    """
+    version = state.version or ""
+    others = [
+        drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path not in (own, state.own_drop_in)
+    ]
+    if not others or versions.at_least(versions.major_minor(version), tables.containerd().one_schema_before):
+        return
+    texts = {state.config_path: state.config_text, **{drop_in.path: drop_in.text for drop_in in state.drop_ins}}
+    texts |= {file.path: file.text for file in files}
+    order = read_order(state.config_path, texts, version)
+    unread = {drop_in.path for drop_in in others if drop_in.error}
+    documents = {path: {} if path in unread else as_read(plain(texts[path] or ""), version) for path in order}
+    sections = dict(zip(order, counted([*documents.values()], version), strict=True))
+    name = next((each for each in sections[own] if each in documents[own].get("plugins", {})), None)
+    for path, document in reversed(documents.items()):
+        # Of two sections that are made one, the newer one's runtimes win as a whole.
+        newer = RUNTIME_PLUGIN in sections[path] and "containerd" in document.get("plugins", {}).get(RUNTIME_PLUGIN, {})
+        differs = version_of(document) != version_of(documents[own])
+        if path != own and ((name is None and differs) or (newer and name != RUNTIME_PLUGIN)):
+            raise ConfigurationRefused(
+                f"with the drop-in {path} (schema version {version_of(document)}), containerd {version} ignores the "
+                f"runtimes of {own} (schema version {version_of(documents[own])}). Remedy: write that drop-in in the "
+                "same schema version and section, or remove it"
+            )

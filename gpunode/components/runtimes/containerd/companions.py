@@ -7,10 +7,13 @@ these programs. nvidia-ctk 1.20.2 inherits from the same runtime, but takes over
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpunode.base import versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, filled, put, table_in
+
+if TYPE_CHECKING:
+    from gpunode.components.runtimes.containerd.state import Containerd
 
 RUNC_TYPE = "io.containerd.runc.v2"
 # containerd 1's shim that alone has `runtime_engine`, `runtime_root`, `no_pivot` and the CRI plugin's `systemd_cgroup`.
@@ -118,6 +121,24 @@ def _moved(runtime: Table, shim: Mapping[str, Any], linux: bool) -> Iterator[tup
         yield "NoPivotRoot", True
 
 
+def program_of(runtime: Mapping[str, Any]) -> str | None:
+    """Return the program of a runtime; None where its type takes the PATH's runc, or has no program."""
+    return (
+        tables_in(runtime, "options").get("BinaryName") or (is_linux(runtime) and runtime.get("runtime_engine")) or None
+    )
+
+
+def own_program(state: Containerd) -> str | None:
+    """Return the program that a runtime nvidia calls in place of the PATH's runc: runc's own, else the default's.
+
+    It is the same before a run and after it, when the default runtime is nvidia.
+    """
+    programs = {each.name: each.binary for each in state.runtimes if is_runc_type(each.type) and each.binary}
+    program = programs.get("runc") or programs.get(state.default_runtime or "")
+    # nvidia-container-runtime would call itself.
+    return program if program and "nvidia-container-runtime" not in program else None
+
+
 def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable[Mapping[str, Any]]) -> None:
     """Keep `privileged_without_host_devices` where another runtime has it as well; else set it to false."""
     others = (each for tables in runtimes for name, each in tables.items() if name != "nvidia")
@@ -130,7 +151,7 @@ def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable
 
 
 def drop_linux_settings(plugin: Table, default: str) -> None:
-    """Remove `systemd_cgroup` and `no_pivot`, unless the default runtime is still of the v1.linux shim.
+    """Remove the CRI plugin's `systemd_cgroup` and `no_pivot`, unless the default runtime is of the v1.linux shim.
 
     Other runtimes of that shim get `systemd_cgroup` as their option; raise ConfigurationRefused where they would lose
     `no_pivot`, for which they have no option.

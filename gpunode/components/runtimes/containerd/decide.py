@@ -12,6 +12,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.containerd import findings
+from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adopted
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
 from gpunode.components.runtimes.containerd.editor import cdi_option
@@ -24,9 +25,9 @@ from gpunode.components.runtimes.containerd.merged import (
 )
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtimes.judge import Configuration, DesiredRuntime, RuntimeJudge
+from gpunode.components.runtimes.judge import Desired as DesiredRuntime
+from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
-from gpunode.components.runtimes.service import absent_refusal
 from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.i
 class Desired(DesiredRuntime):
     """The desired containerd of one node.
 
-    packages: the packages that install it; none where it is installed already
+    adopts: whether the drop-in of nvidia-ctk is taken over
+    packages: the packages that install it; none where no run does
     sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
     unit: str = UNIT
     placement: Placement = "auto"
+    adopts: bool = False
     packages: tuple[str, ...] = ()
     sysctls: bool = False
 
@@ -58,6 +61,7 @@ def desired_of(settings: Settings) -> Desired:
         Disruption[settings.disruption.allow],
         own.version,
         placement=own.placement,
+        adopts=own.adopt_drop_in,
         packages=PACKAGES.get(own.source, ()),
         sysctls=own.kubernetes_sysctls,
         unit=own.unit,
@@ -66,16 +70,15 @@ def desired_of(settings: Settings) -> Desired:
 
 def judge_of(desired: Desired, actual: Containerd) -> RuntimeJudge:
     """Return the judge of one node's containerd."""
-    has_texts, installs = actual.config_text is not None, bool(desired.packages)
-    absent = None if actual.version else absent_refusal("containerd", desired.unit, installs, actual.binary)
-    return RuntimeJudge(findings.FINDINGS, desired, actual, actual.version, actual.shims, has_texts, absent)
+    own, has_texts = replace(desired, installs=bool(desired.packages)), actual.config_text is not None
+    return RuntimeJudge(findings.FINDINGS, own, actual, actual.version, actual.binary, actual.shims, has_texts)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     judge = judge_of(desired, actual)
     return judge.component(
-        (_forecast if judge.is_forecast() else decide_configuration)(desired, actual),
+        (_forecast if judge.is_forecast else decide_configuration)(desired, actual),
         others=tuple(_sysctls(sysctls)) if desired.sysctls else (),
         others_action="set what Kubernetes needs of the kernel",
     )
@@ -94,9 +97,8 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
-    compared = Configuration(values, act, change, refusal, editable, plugin)
     causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
-    return judge.configuration(compared, causes)
+    return judge.configuration(values, act, change, refusal, editable=editable, plugin=plugin, causes=causes)
 
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
@@ -106,16 +108,12 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     wrong = next(differing(actual, desired.runtimes), None)
     if wrong is not None and all(item.finding_class is FindingClass.OK for item in values):
         # The program of the nvidia runtime has no finding of its own.
-        cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
+        cause, message = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong), findings.FILES
         disruption = restart_of(actual)
-        values += (
-            findings.CONFIGURATION_FILES.compared(
-                "other values", AS_DESIRED, False, cause=cause, disruption=disruption
-            ),
-        )
+        values += (message.compared("other values", AS_DESIRED, False, cause=cause, disruption=disruption),)
     refusal, plugin = refused_settings(actual, None), tuple(plugin_findings(actual))
-    compared = Configuration(values, "restart", refusal=refusal, plugin=plugin, is_forecast=True)
-    return judge_of(desired, actual).configuration(compared)
+    judge = judge_of(desired, actual)
+    return judge.configuration(values, "restart", None, refusal, plugin=plugin, is_forecast=True)
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
@@ -129,15 +127,18 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
 
     Raise ConfigurationRefused where the files cannot be edited.
     """
-    change = needed_change(actual, desired.runtimes, desired.placement)
-    in_drop_in = placement_of(actual, desired.runtimes, desired.placement) == "drop-in"
+    change = needed_change(actual, desired.runtimes, desired.placement, desired.adopts)
+    after = adopted(actual, desired.runtimes) if desired.adopts else actual
+    in_drop_in = placement_of(after, desired.runtimes, desired.placement) == "drop-in"
     writes = change is not None and bool(change.files)
     if (refused := refused_settings(actual, change)) is not None:
         return change, refused
-    if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
+    if overriding := [*overrides(after, desired.runtimes, in_drop_in)]:
+        adopt = any(item.path == NVIDIA_DROP_IN for item in overriding)
         return change, (
-            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
-            f". Remedy: correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
+            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Remedy: "
+            f"{'set containerd.adopt_drop_in = True to have a run take it over, or ' if adopt else ''}"
+            f"correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
         )
     if not writes and (wrong := [*differing(actual, desired.runtimes)]):
         return change, (
@@ -189,13 +190,9 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         )
     if cdi_option(desired.cdi, actual.version) is not None:
         good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
-        yield findings.CDI.compared(
-            _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
-        )
-
-
-def _switch(value: bool | None) -> str | None:
-    return None if value is None else "on" if value else "off"
+        shown = {None: None, True: "on", False: "off"}
+        value, switch = shown[actual.enable_cdi], shown[desired.cdi]
+        yield findings.CDI.compared(value, switch, good, cause=cause, disruption=disruption)
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:

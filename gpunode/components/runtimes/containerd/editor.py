@@ -58,10 +58,11 @@ _CDI_SINCE = "1.7"
 
 def cdi_option(cdi: bool | None, containerd_version: str | None) -> bool | None:
     """Return the desired value of enable_cdi, None where the version has no such option and CDI is on as desired."""
-    return None if cdi and containerd_version and _has_always(containerd_version) else cdi
+    return None if cdi and containerd_version and cdi_is_always_on(containerd_version) else cdi
 
 
-def _has_always(containerd_version: str) -> bool:
+def cdi_is_always_on(containerd_version: str) -> bool:
+    """Return whether this containerd has no option for CDI, which is always on."""
     return versions.at_least(versions.major_minor(containerd_version), tables.containerd().cdi_always_since)
 
 
@@ -123,7 +124,7 @@ def add_runtimes(
 def _set_cdi(plugin: Table, containerd_version: str, desired: bool | None) -> None:
     if desired and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
-    if desired is False and _has_always(containerd_version):
+    if desired is False and cdi_is_always_on(containerd_version):
         raise ConfigurationRefused(
             f"containerd {containerd_version} always has CDI on. Remedy: leave containerd.cdi out, or set it to True"
         )

@@ -7,7 +7,7 @@ from functools import partial
 from gpunode.base.comparison import RESTART, RUN, finding_message
 from gpunode.base.findings import FindingClass
 from gpunode.base.messages import REMEDY
-from gpunode.components.runtimes.judge import runtime_findings
+from gpunode.components.runtimes.judge import RuntimeFindings
 from gpunode.components.runtimes.runtime import RESTART_FORBIDDEN, runtime_finding
 
 NOT_MERGED = "`containerd config dump` printed no configuration"
@@ -36,7 +36,7 @@ RUNNING_CONFIGURATION = finding_message(
     classes=(FindingClass.RESTART_PENDING,),
 )
 CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN)
-CONFIGURATION_FILES = _declared(
+FILES = _declared(
     "configuration files",
     "The configuration files of containerd are not what a run would write.",
     "gpunode edits its own keys in these files and keeps the rest. As an error: no run may edit them, since they "
@@ -44,7 +44,7 @@ CONFIGURATION_FILES = _declared(
     causes=(FILES_DIFFER, VALUES_DIFFER, RESTART_FORBIDDEN),
     classes=(*RESTART, FindingClass.ERROR),
 )
-FINDINGS = runtime_findings("containerd", files=CONFIGURATION_FILES)
+FINDINGS = RuntimeFindings("containerd", files=FILES)
 CRI_PLUGIN = _declared(
     "CRI plugin",
     "containerd's CRI plugin does not work.",

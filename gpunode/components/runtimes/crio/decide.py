@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, DRIFT, RUN, by_hand
-from gpunode.base.decision import Decision, bad
+from gpunode.base.comparison import BY_HAND, DRIFT, by_hand
+from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.crio.editor import render
 from gpunode.components.runtimes.crio.state import Crio, Merged, merged
-from gpunode.components.runtimes.judge import (
-    Configuration,
-    DesiredRuntime,
-    RuntimeJudge,
-    compare_values,
-    runtime_findings,
-)
+from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     RESTART_FORBIDDEN,
@@ -27,9 +20,10 @@ from gpunode.components.runtimes.runtime import (
     RuntimeChange,
     Runtimes,
     WrittenFile,
-    restart_of,
+    change_by_answers,
     runtime_finding,
 )
+from gpunode.components.runtimes.service import missing_program
 from gpunode.settings.runtimes import first_crio_with_cdi
 
 if TYPE_CHECKING:
@@ -39,25 +33,18 @@ if TYPE_CHECKING:
 NAME = "99-nvidia.toml"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
-_MISSING = "{binary}, which the unit crio.service runs, is missing. Remedy: install it again, or correct the unit"
 _ABSENT = f"there is no CRI-O, and gpunode installs none. Remedy: {INSTALL}"
 _OTHER = "crio.version is {rule}, and gpunode installs no CRI-O. Remedy: install that version, or set crio.version"
 _OLD = "{version} is the first with CDI. Remedy: install that version or a newer one"
-VERSION = runtime_finding("crio", "version", _MISSING, _ABSENT, _OTHER, _OLD, remedies=(BY_HAND,), classes=DRIFT)
-FINDINGS = runtime_findings("crio", VERSION)
+_CAUSES = (missing_program("crio.service", "{binary}"), _ABSENT, _OTHER, _OLD)
+VERSION = runtime_finding("crio", "version", *_CAUSES, remedies=(BY_HAND,), classes=DRIFT)
+FINDINGS = RuntimeFindings("crio", silent=_SILENT, absent=_ABSENT, version=VERSION)
 # What `crio status config` answers -> the finding about it.
 VALUES = {
     "default_runtime": runtime_finding("crio", "default runtime", RESTART_FORBIDDEN),
     "cgroup_manager": runtime_finding("crio", "cgroup driver", RESTART_FORBIDDEN),
     "runtimes.nvidia.runtime_path": runtime_finding("crio", "runtime nvidia", RESTART_FORBIDDEN),
 }
-
-
-@dataclass(frozen=True)
-class Desired(DesiredRuntime):
-    """The desired CRI-O of one node."""
-
-    unit: str = "crio.service"
 
 
 def desired_of(settings: Settings) -> Desired:
@@ -68,53 +55,35 @@ def desired_of(settings: Settings) -> Desired:
 
 
 def judge_of(desired: Desired, actual: Crio) -> RuntimeJudge:
-    """Return the judge of one node's CRI-O; where it does not run, its containers run on while it starts."""
-    containers = actual.containers if actual.active else 0
-    has_texts, absent = actual.files is not None, None if actual.version else _absent(actual)
-    return RuntimeJudge(FINDINGS, desired, actual, actual.version, containers, has_texts, absent)
+    """Return the judge of one node's CRI-O; where it does not run, its start disturbs no container."""
+    containers, has_texts = actual.containers if actual.active else 0, actual.files is not None
+    # gpunode installs no CRI-O.
+    own = replace(desired, installs=False)
+    return RuntimeJudge(FINDINGS, own, actual, actual.version, actual.binary, containers, has_texts)
 
 
 def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
-    """Return the decision about CRI-O: its version, its configuration and its service; gpunode installs none."""
-    version = _version(desired, actual)
-    return judge_of(desired, actual).component(decide_configuration(desired, actual), version=(version, None))
+    """Return the decision about CRI-O: its version, its configuration and its service."""
+    judge, rule, first = judge_of(desired, actual), desired.version, first_crio_with_cdi()
+    good = actual.version is not None and (
+        versions.at_least(actual.version, first) if rule is None else versions.in_branch(actual.version, rule)
+    )
+    version = VERSION.compared(actual.version, rule or "any version with CDI", good)
+    cause = judge.absent or (_OTHER.format(rule=rule) if rule else _OLD.format(version=first))
+    return judge.component(decide_configuration(desired, actual), (by_hand(version, cause), None))
 
 
 def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
     """Return the decision about the configuration of an installed CRI-O, which its operation carries out."""
-    look, is_silent = "look at `journalctl -u crio` on the node", actual.active and not actual.answers
-    values = compare_values(
+    return judge_of(desired, actual).by_answers(
         VALUES,
         desired_values(desired.runtimes),
         actual_values(actual),
-        (_SILENT, look) if is_silent else None,
-        restart_of(actual),
+        actual.answers,
+        needed_act(actual, desired.runtimes),
+        lambda: needed_change(actual, desired.runtimes),
+        is_forecast=actual.version is None or actual.files is None,
     )
-    change, refusal, editable, is_forecast = None, None, True, actual.version is None or actual.files is None
-    if not is_forecast:
-        try:
-            change = needed_change(actual, desired.runtimes)
-        except ConfigurationRefused as error:
-            refusal, editable = str(error), False
-        if is_silent and editable:
-            refusal = f"{_SILENT}; nothing was changed. Remedy: {look}, and {RUN}"
-    act: Act = "restart" if bad(*values) else "nothing"
-    compared = Configuration(values, act, change, refusal, editable, is_forecast=is_forecast)
-    return judge_of(desired, actual).configuration(compared)
-
-
-def _version(desired: Desired, actual: Crio) -> Finding:
-    rule, first = desired.version, first_crio_with_cdi()
-    if actual.version is None:
-        return by_hand(VERSION.compared(None, rule or "any version with CDI", False), _absent(actual))
-    good = versions.at_least(actual.version, first) if rule is None else versions.in_branch(actual.version, rule)
-    item = VERSION.compared(actual.version, rule or "any version with CDI", good)
-    cause = _OTHER.format(rule=rule) if rule else _OLD.format(version=first)
-    return by_hand(item, cause)
-
-
-def _absent(actual: Crio) -> str:
-    return _MISSING.format(binary=actual.binary) if actual.binary else _ABSENT
 
 
 def path_of(state: Crio) -> str:
@@ -139,6 +108,12 @@ def actual_values(state: Crio) -> dict[str, str | None]:
     }
 
 
+def needed_act(state: Crio, desired: Runtimes) -> Act:
+    """Return what brings the daemon to the desired values."""
+    actual = actual_values(state)
+    return "restart" if any(actual[key] != value for key, value in desired_values(desired).items()) else "nothing"
+
+
 def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
     """Return the change that files or daemon need; None where they are as desired.
 
@@ -159,15 +134,11 @@ def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
             raise ConfigurationRefused(
                 f"{file} is read after {path} and sets {key} = {merged_value!r}. Remedy: correct or remove that file"
             )
-    actual, writes = actual_values(state), text != files.get(path, "")
-    differ = any(actual[key] != value for key, value in values.items())
-    if not writes and (not differ or not state.active):
-        return None
-    _check(state, {*after.runtimes, *dict(state.runtimes)}, desired)
-    written = (WrittenFile(path, text),) if writes else ()
-    expected = tuple(f"{key}={value}" for key, value in values.items())
-    act: Act = "restart" if differ else "nothing"
-    return RuntimeChange(written, text if writes else None, expected, act, state.default_runtime or "")
+    act, file = needed_act(state, desired), WrittenFile(path, text)
+    change = change_by_answers(file, files.get(path, ""), values, actual_values(state), act, state.active)
+    if change is not None:
+        _check(state, {*after.runtimes, *dict(state.runtimes)}, desired)
+    return change
 
 
 def _check(state: Crio, runtimes: set[str], desired: Runtimes) -> None:

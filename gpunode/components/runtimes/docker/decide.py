@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpunode.base.comparison import RUN
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.docker.editor import render, reports_cdi
+from gpunode.components.runtimes.docker.editor import knows_cdi, render
 from gpunode.components.runtimes.docker.state import Docker
-from gpunode.components.runtimes.judge import (
-    Configuration,
-    DesiredRuntime,
-    RuntimeJudge,
-    compare_values,
-    runtime_findings,
-)
+from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     Act,
     RuntimeChange,
     Runtimes,
     WrittenFile,
-    restart_of,
+    change_by_answers,
     runtime_finding,
 )
-from gpunode.components.runtimes.service import absent_refusal
 
 if TYPE_CHECKING:
     from gpunode.settings import Settings
@@ -42,7 +33,7 @@ _FLAGS = {
 # Docker's reference of dockerd: what a reload (SIGHUP) makes it read again. All else takes a restart.
 _RELOADED = ("DefaultRuntime", "Runtime nvidia")
 _RESTARTS = "{containers} containers run, live-restore is off and disruption.allow is nothing"
-FINDINGS = runtime_findings("docker", restart_forbidden=_RESTARTS)
+FINDINGS = RuntimeFindings("docker", _RESTARTS, silent="docker runs, and `docker info` gives no answer")
 # What `docker info` answers -> the finding about it.
 VALUES = {
     "DefaultRuntime": runtime_finding("docker", "default runtime", _RESTARTS),
@@ -50,37 +41,25 @@ VALUES = {
     "Runtime nvidia": runtime_finding("docker", "runtime nvidia", _RESTARTS),
     "CDI": runtime_finding("docker", "CDI", _RESTARTS),
 }
-_SILENT = "docker runs, and `docker info` gives no answer"
-
-
-@dataclass(frozen=True)
-class Desired(DesiredRuntime):
-    """The desired docker of one node; installs: whether a run installs its packages."""
-
-    unit: str = "docker.service"
-    installs: bool = True
 
 
 def desired_of(settings: Settings) -> Desired:
     """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.docker
     runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled or None, own.cdi)
-    allowed = Disruption[settings.disruption.allow]
-    return Desired(runtimes, allowed, own.version, installs=own.source != "present")
+    return Desired(runtimes, Disruption[settings.disruption.allow], own.version, own.source != "present")
 
 
 def judge_of(desired: Desired, actual: Docker) -> RuntimeJudge:
     """Return the judge of one node's docker."""
-    containers = 0 if actual.live_restore else actual.containers
-    has_texts, installed = actual.config_text is not None, actual.daemon_version
-    absent = None if installed else absent_refusal("docker", desired.unit, desired.installs, actual.binary)
-    return RuntimeJudge(FINDINGS, desired, actual, installed, containers, has_texts, absent)
+    containers, has_texts = 0 if actual.live_restore else actual.containers, actual.config_text is not None
+    return RuntimeJudge(FINDINGS, desired, actual, actual.daemon_version, actual.binary, containers, has_texts)
 
 
 def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return the decision about docker: its package, its configuration and its service."""
     judge = judge_of(desired, actual)
-    return judge.component(decide_configuration(desired, actual, judge.is_forecast()))
+    return judge.component(decide_configuration(desired, actual, judge.is_forecast))
 
 
 def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = False) -> Decision[RuntimeChange]:
@@ -88,34 +67,23 @@ def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = F
 
     is_forecast: decide by the daemon's answers alone
     """
-    silent = (_SILENT, "look at `docker info` and `journalctl -u docker` on the node")
-    act, is_silent = needed_act(actual, desired.runtimes), actual.active and not actual.answers
-    values = compare_values(
+    return judge_of(desired, actual).by_answers(
         VALUES,
-        desired_values(actual, desired.runtimes),
+        desired_values(desired.runtimes, actual.cdi is not None),
         actual_values(actual),
-        silent if is_silent else None,
-        restart_of(actual) if act == "restart" else Disruption.nothing,
+        actual.answers,
+        needed_act(actual, desired.runtimes),
+        lambda: needed_change(actual, desired.runtimes),
+        is_forecast,
     )
-    change, refusal, editable = None, None, True
-    if not is_forecast:
-        try:
-            change = needed_change(actual, desired.runtimes)
-        except ConfigurationRefused as error:
-            refusal, editable = f"{actual.config_path}: {error}", False
-        if is_silent and editable:
-            refusal = f"{_SILENT}; nothing was changed. Remedy: look at `journalctl -u docker` on the node, and {RUN}"
-    compared = Configuration(values, act, change, refusal, editable, is_forecast=is_forecast)
-    return judge_of(desired, actual).configuration(compared)
 
 
-def desired_values(state: Docker, desired: Runtimes) -> dict[str, str]:
-    """Return the values that `docker info` must answer."""
+def desired_values(desired: Runtimes, reports_cdi: bool) -> dict[str, str]:
+    """Return the values that `docker info` must answer; reports_cdi: whether it answers CDI."""
     values = {"DefaultRuntime": desired.default, "CgroupDriver": desired.manager}
     if desired.nvidia:
         values["Runtime nvidia"] = NVIDIA_RUNTIME
-    # An older client does not print it, an older daemon does not report it.
-    if desired.cdi is not None and all(reports_cdi(each) for each in (state.version, state.daemon_version) if each):
+    if desired.cdi is not None and reports_cdi:
         values["CDI"] = str(desired.cdi).lower()
     return values
 
@@ -133,7 +101,7 @@ def actual_values(state: Docker) -> dict[str, str | None]:
 def needed_act(state: Docker, desired: Runtimes) -> Act:
     """Return what brings the daemon to the desired values."""
     actual = actual_values(state)
-    keys = [key for key, value in desired_values(state, desired).items() if actual[key] != value]
+    keys = [key for key, value in desired_values(desired, state.cdi is not None).items() if actual[key] != value]
     if not state.active or not state.answers or not all(key in _RELOADED for key in keys):
         return "restart"
     return "reload" if keys else "nothing"
@@ -144,16 +112,18 @@ def needed_change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
 
     Raise ConfigurationRefused where the file cannot be edited. `state.daemon_version` must be known.
     """
-    text = render(state.config_text, state.daemon_version or "", desired)
-    writes, act = text != (state.config_text or ""), needed_act(state, desired)
-    if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
+    path, before = state.config_path, state.config_text or ""
+    try:
+        text = render(state.config_text, state.daemon_version or "", desired)
+    except ConfigurationRefused as refusal:
+        raise ConfigurationRefused(f"{path}: {refusal}") from refusal
+    if text != before and (flags := [flag for flag in state.flags if flag in _FLAGS]):
         raise ConfigurationRefused(
-            f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
+            f"{path}: dockerd is started with {', '.join(flags)}, and does not start where the file says "
             f"{', '.join(_FLAGS[flag] for flag in flags)} as well. Remedy: take the flag out of its unit (or of "
             "/etc/default/docker)"
         )
-    if not writes and (act == "nothing" or not state.active):
-        return None
-    files = (WrittenFile(state.config_path, text),) if writes else ()
-    expected = tuple(f"{key}={value}" for key, value in desired_values(state, desired).items())
-    return RuntimeChange(files, text if writes else None, expected, act, state.default_runtime or "")
+    # An older client does not print CDI, and an older daemon does not report it.
+    reports_cdi = all(knows_cdi(each) for each in (state.version, state.daemon_version) if each)
+    values, act = desired_values(desired, reports_cdi), needed_act(state, desired)
+    return change_by_answers(WrittenFile(path, text), before, values, actual_values(state), act, state.active)

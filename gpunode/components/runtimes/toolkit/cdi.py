@@ -7,7 +7,7 @@ Rules: tags.cncf.io/container-device-interface v1.1.1, pkg/cdi (cache.go, spec.g
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,30 +21,10 @@ KIND = "nvidia.com/gpu"
 CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
 # In the order in which runtimes read them: a device of a later folder replaces its namesake of an earlier one.
 FOLDERS = {"/etc/cdi": 0, "/var/run/cdi": 1, "/run/cdi": 1}
-_LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}[0-9.]*\d)$", re.ASCII)
+_LIBCUDA = re.compile(r".*/libcuda\.so\.(\d{3}[0-9.]*\d)", re.ASCII)
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}", re.ASCII)
-_VERSION = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", re.ASCII)
-_HOOKS = {"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
-# What the fields of each table hold; text may be any scalar.
-_TEXT, _NUMBER = (str, int, float), (int,)
-_EDITED = {"annotations": (dict,), "containerEdits": (dict,)}
-_FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    "specification": {"cdiVersion": _TEXT, "kind": _TEXT, "devices": (list,), **_EDITED},
-    "device": {"name": _TEXT, **_EDITED},
-    "containerEdits": {
-        **dict.fromkeys(("env", "deviceNodes", "netDevices", "hooks", "mounts", "additionalGids"), (list,)),
-        "intelRdt": (dict,),
-    },
-    "deviceNodes": {
-        **dict.fromkeys(("path", "hostPath", "type", "permissions"), _TEXT),
-        **dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), _NUMBER),
-    },
-    "mounts": {"hostPath": _TEXT, "containerPath": _TEXT, "type": _TEXT, "options": (list,)},
-    "hooks": {"hookName": _TEXT, "path": _TEXT, "args": (list,), "env": (list,), "timeout": _NUMBER},
-}
-# What an entry of a list must have.
-_NEEDED = {"deviceNodes": ("path",), "mounts": ("hostPath", "containerPath"), "hooks": ("hookName", "path")}
+_VERSION = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -99,31 +79,32 @@ def read(
     content = _content(text)
     if isinstance(content, str):
         return CdiSpecification(path, None, ours, unreadable=content)
-    kind = content.get("kind")
-    if isinstance(kind, str) and kind != KIND:
+    if isinstance(kind := content.get("kind"), str) and kind != KIND:
         return None
-    edits = [*_edits(content)]
-    mounts = [each["hostPath"] for each in _entries(edits, "mounts")]
-    libcuda = next((each for each in mounts if _LIBCUDA.search(each)), None)
-    found = _LIBCUDA.search(libcuda or "")
+    if (why := next(_wrong(content), None)) is not None:
+        return CdiSpecification(path, None, ours, unreadable=why)
+    devices = {str(each["name"]): each["containerEdits"] for each in content["devices"]}
+    edits = [content.get("containerEdits") or {}, *devices.values()]
+    mounts = [str(each["hostPath"]) for each in _entries(edits, "mounts")]
     hooks = [*_entries(edits, "hooks")]
-    nodes = [(each.get("hostPath") or each["path"], each) for each in _entries(edits, "deviceNodes")]
-    named = {*mounts, *(each["path"] for each in hooks), *(place for place, _ in nodes)}
+    nodes = {_place(each): each for each in _entries(edits, "deviceNodes")}
+    libcuda = next(filter(None, map(_LIBCUDA.fullmatch, mounts)), None)
+    named = {*mounts, *nodes, *(each["path"] for each in hooks)}
     lost = [f"{each}, which is not there" for each in gone if each in named]
-    for place, node in dict(nodes).items():
+    for place, node in nodes.items():
         own, actual = (node.get("major") or 0, node.get("minor") or 0), (numbers or {}).get(place)
         if actual is not None and own != (0, 0) and own != actual:
             lost.append(f"{place} as {own[0]}:{own[1]}, which is {actual[0]}:{actual[1]}")
+    words = [word for each in hooks for word in (each["path"].rpartition("/")[2], *(each.get("args") or ())[:3])]
     return CdiSpecification(
         path,
-        found[1] if found else None,
+        libcuda[1] if libcuda else None,
         ours,
-        _later_hooks(hooks),
-        libcuda,
-        str(content.get("cdiVersion")),
-        next(_wrong(content), None),
-        tuple((str(each["name"]), tuple(_own_nodes(each))) for each in _list(content, "devices") if "name" in each),
-        tuple(lost),
+        tuple(dict.fromkeys(word for word in words if word in tables.toolkit().hooks)),
+        libcuda[0] if libcuda else None,
+        str(content["cdiVersion"]).removeprefix("v"),
+        devices=tuple((name, tuple(map(_place, _entries([own], "deviceNodes")))) for name, own in devices.items()),
+        lost=tuple(lost),
     )
 
 
@@ -145,115 +126,91 @@ def _content(text: str) -> dict[str, Any] | str:
     return found if isinstance(found, dict) else "it is not a mapping"
 
 
-def _list(table: Any, key: str) -> list[dict[str, Any]]:
-    found = table.get(key) if isinstance(table, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+def _entries(edits: Iterable[Mapping[str, Any]], key: str) -> Iterator[dict[str, Any]]:
+    return (entry for each in edits for entry in each.get(key) or ())
 
 
-def _edits(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for each in (content, *_list(content, "devices")):
-        edits = each.get("containerEdits")
-        if isinstance(edits, dict):
-            yield edits
+def _place(node: Mapping[str, Any]) -> str:
+    return str(node.get("hostPath") or node["path"])
 
 
-def _entries(edits: Iterable[dict[str, Any]], key: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a list in all edits that have what they must have."""
-    for each in edits:
-        for entry in _list(each, key):
-            if all(isinstance(entry.get(name), str) for name in _NEEDED[key]):
-                yield entry
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int | float)
 
 
-def _own_nodes(device: dict[str, Any]) -> Iterator[str]:
-    edits = device.get("containerEdits")
-    nodes = _entries([edits], "deviceNodes") if isinstance(edits, dict) else ()
-    return (each.get("hostPath") or each["path"] for each in nodes)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int)
 
 
-def _later_hooks(hooks: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the hooks, the program's name first, that not every toolkit has."""
-    words = (word for each in hooks for word in (each["path"].rpartition("/")[2], *(each.get("args") or ())[:2]))
-    return tuple(dict.fromkeys(word for word in words if word in tables.toolkit().hooks))
+def _is_variable(value: Any) -> bool:
+    return str(value).find("=") > 0
+
+
+# Fields as the library's types have them, an exclamation mark after those that an entry needs.
+_HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
+_NUMBERS = dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), _is_number)
+_EDITS = {
+    "env": [_is_variable],
+    "deviceNodes": [{
+        "path!": _is_text, "hostPath": _is_text, "type": ("", "b", "c", "u", "p"), **_NUMBERS,
+        "permissions": lambda value: value == "none" or not str(value).strip("rwm"),
+    }],
+    "hooks": [
+        {"hookName!": _HOOKS, "path!": _is_text, "args": [_is_text], "env": [_is_variable], "timeout": _is_number}
+    ],
+    "mounts": [{"hostPath!": _is_text, "containerPath!": _is_text, "type": _is_text, "options": [_is_text]}],
+    "netDevices": [{"hostInterfaceName!": _is_text, "name!": _is_text}],
+    "intelRdt": lambda value: isinstance(value, dict),
+    "additionalGids": [_is_number],
+}  # fmt: skip
+_ANNOTATED = {"annotations": lambda value: isinstance(value, dict)}
+_SPECIFICATION = {
+    "cdiVersion!": _is_text,
+    "kind!": _is_text,
+    "devices!": [{"name!": lambda value: _NAME.fullmatch(str(value)), "containerEdits!": _EDITS, **_ANNOTATED}],
+    "containerEdits": _EDITS,
+    **_ANNOTATED,
+}
 
 
 def _wrong(content: dict[str, Any]) -> Iterator[str]:
     """Yield why the library does not take a specification."""
-    yield from _wrong_fields("specification", content)
-    yield from _wrong_version(content)
-    if not isinstance(content.get("kind"), str):
-        yield "kind is missing"
-    devices = _list(content, "devices")
-    if not devices:
-        yield "it has no devices"
-    names: set[str] = set()
-    for device in devices:
-        name = str(device.get("name", ""))
-        if not _NAME.fullmatch(name):
-            yield f"a device is named {name!r}"
-        if name in names:
-            yield f"it has the device {name!r} twice"
-        names.add(name)
-        yield from _wrong_fields("device", device)
-        if not any((device.get("containerEdits") or {}).values()):
-            yield f"the device {name!r} has no containerEdits"
-    for edits in _edits(content):
-        yield from _wrong_fields("containerEdits", edits)
-        for key, needed in _NEEDED.items():
-            for entry in _list(edits, key):
-                yield from (f"an entry of {key} has no {name}" for name in needed if not entry.get(name))
-                yield from _wrong_fields(key, entry)
-                yield from (f"{name} is {entry[name]!r}" for name in _VALUES if not _VALUES[name](entry.get(name)))
-        yield from (f"env has {each!r}" for each in edits.get("env") or () if str(each).find("=") < 1)
-
-
-def _wrong_version(content: dict[str, Any]) -> Iterator[str]:
-    version, known = str(content.get("cdiVersion", "")).removeprefix("v"), tables.toolkit().cdi_versions
-    if version not in known and not is_newer(version):
-        yield f"there is no cdiVersion {version!r}"
-    elif least := next((each for each, uses in _USES.items() if uses(content) and not _reaches(version, each)), None):
+    yield from _misfits(content, _SPECIFICATION, "the file")
+    devices = {str(each["name"]): each["containerEdits"] for each in content["devices"]}
+    if len(devices) < len(content["devices"]):
+        yield "it has a device twice"
+    yield from (f"the device {name} has no containerEdits" for name, own in devices.items() if not any(own.values()))
+    version, known = str(content["cdiVersion"]).removeprefix("v"), tables.toolkit().cdi_versions
+    if version not in known and not (_VERSION.fullmatch(version) and not versions.at_least(known[-1], version)):
+        yield f"there is no cdiVersion {version[:60]!r}"
+        return
+    edits = [content.get("containerEdits") or {}, *devices.values()]
+    used = {
+        "1.1.0": any(each.get("netDevices") for each in edits),
+        "0.7.0": any(each.get("intelRdt") or each.get("additionalGids") for each in edits),
+        "0.6.0": any(each.get("annotations") for each in (content, *content["devices"])),
+        "0.5.0": any(name[:1].isdigit() for name in devices)
+        or any(each.get("hostPath") for each in _entries(edits, "deviceNodes")),
+        "0.4.0": any(each.get("type") for each in _entries(edits, "mounts")),
+        "0.3.0": True,
+    }
+    if not versions.at_least(version, least := next(each for each, is_used in used.items() if is_used)):
         yield f"cdiVersion is {version}, and what it has needs {least}"
 
 
-def is_newer(version: str) -> bool:
-    """Report whether a cdiVersion is newer than those of the table."""
-    return bool(_VERSION.fullmatch(version)) and not _reaches(tables.toolkit().cdi_versions[-1], version)
-
-
-def _reaches(version: str, least: str) -> bool:
-    return versions.at_least(version, least)
-
-
-def _wrong_fields(of: str, table: dict[Any, Any]) -> Iterator[str]:
-    for name, value in table.items():
-        if name not in _FIELDS[of]:
-            yield f"{of} has no field {name!r}"
-        elif value is not None and not isinstance(value, _FIELDS[of][name]):
-            yield f"{name} is {value!r}"
-
-
-def _any_edit(content: dict[str, Any], *keys: str) -> bool:
-    return any(edits.get(key) for edits in _edits(content) for key in keys)
-
-
-def _any_entry(content: dict[str, Any], key: str, name: str) -> bool:
-    return any(entry.get(name) for edits in _edits(content) for entry in _list(edits, key))
-
-
-# What some fields of an entry may be, None where there is none.
-_VALUES: Mapping[str, Callable[[Any], bool]] = {
-    "hookName": lambda value: value in (None, *_HOOKS),
-    "permissions": lambda value: value is None or value == "none" or not str(value).strip("rwm"),
-}
-# cdiVersion, newest first -> whether a specification has what came with it.
-_USES: Mapping[str, Callable[[dict[str, Any]], bool]] = {
-    "1.1.0": lambda content: _any_edit(content, "netDevices"),
-    "0.7.0": lambda content: _any_edit(content, "intelRdt", "additionalGids"),
-    "0.6.0": lambda content: any(each.get("annotations") for each in (content, *_list(content, "devices"))),
-    "0.5.0": lambda content: (
-        any(str(each.get("name", ""))[:1].isdigit() for each in _list(content, "devices"))
-        or _any_entry(content, "deviceNodes", "hostPath")
-    ),
-    "0.4.0": lambda content: _any_entry(content, "mounts", "type"),
-    "0.3.0": lambda content: True,
-}
+def _misfits(value: Any, form: Any, name: str) -> Iterator[str]:
+    """Yield what in a value is not of a form: a table of fields, a list of one form, some values, or a function."""
+    if isinstance(form, dict) and isinstance(value, dict):
+        needed = [field[:-1] for field in form if field.endswith("!")]
+        yield from (f"{name} has no {field}" for field in needed if value.get(field) in (None, "", [], {}))
+        fields = {field.removesuffix("!"): own for field, own in form.items()}
+        for field, each in value.items():
+            if field not in fields:
+                yield f"{name} has a field {str(field)[:60]!r}, which CDI does not have"
+            elif each is not None:
+                yield from _misfits(each, fields[field], str(field))
+    elif isinstance(form, list) and isinstance(value, list):
+        for each in value:
+            yield from _misfits(each, form[0], name)
+    elif isinstance(form, dict | list) or not (form(value) if callable(form) else value in form):
+        yield f"{name} is {str(value)[:60]!r}"

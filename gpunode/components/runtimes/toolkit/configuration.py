@@ -1,12 +1,12 @@
-"""The toolkit's config.toml: what is asked of it, and the text that says so, with all that is not ours kept.
+"""The toolkit's config.toml: the keys that the settings name, and its text with them.
 
-A pure function on text: comments, order and foreign keys stay as they are (gpunode/base/toml_edit.py), a key that
-nobody asked for stays as it is, and a text that already says what is asked comes back unchanged.
+Pure functions on text: comments, order and all other keys stay as they are (gpunode/base/toml_edit.py), and a text that
+already has the desired keys comes back unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from tomlkit.items import InlineTable
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, parsed, plain, put, table_in
+from gpunode.components.runtimes.containerd.state import Runtime
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.settings.runtimes import ToolkitSettings
 
@@ -30,38 +31,44 @@ _DEBUG = {
 
 # Where libnvidia-container looks for the driver, and `nvidia-ctk cdi generate` from 1.18 on.
 ROOT = (_CLI, "root")
-MODE = (_RUNTIME, "mode")
-# Behind a root that gpunode wrote: it goes with driver.root, and one without this is somebody's own.
+MODE, RUNTIMES, CGROUPS = (_RUNTIME, "mode"), (_RUNTIME, "runtimes"), (_CLI, "no-cgroups")
+# The comment after a root that gpunode wrote: it goes with driver.root. A root without it belongs to an operator.
 _OURS = "by gpunode: driver.root"
 
 Key = tuple[str, ...]
-# What a key is to be; None: it is not to be there.
-Asked = Mapping[Key, str | bool | None]
+# The desired value of a key; None: no such key; several texts: the first ones of its list.
+Value = str | bool | tuple[str, ...] | None
+Keys = Mapping[Key, Value]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Hold one key (written with dots) that is not as desired, with both sides as TOML writes them."""
+    """One key, written with dots, that is not as desired, with both sides as TOML writes them."""
 
     key: str
     actual: str
     desired: str
 
 
-def asked_of(settings: ToolkitSettings, root: str | None = None) -> dict[Key, str | bool | None]:
-    """Return the keys that the settings ask for; empty where they ask for none.
+def desired_keys(
+    settings: ToolkitSettings, root: str | None = None, programs: tuple[str, ...] = ()
+) -> dict[Key, Value]:
+    """Return the keys that the settings name.
 
-    root: where the driver's files stand (driver.root); None: nothing is known of the driver. NVIDIA's container of the
-    toolkit writes ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for
-    hosts that have none; what gpunode supports has its own, by which any container's cache is made.
+    root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
+    ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for hosts that
+    have none; what gpunode supports has its own, by which any container's cache is made.
+    programs: those that nvidia-container-runtime is to start before others, as `own_runc` has them
     """
-    desired: dict[Key, str | bool | None] = {}
+    desired: dict[Key, Value] = {}
     if root is not None:
         desired[ROOT] = root if root != "/" else None
+    if programs:
+        desired[RUNTIMES] = programs
     if settings.mode is not None:
         desired[MODE] = settings.mode
     if settings.no_cgroups is not None:
-        desired[_CLI, "no-cgroups"] = settings.no_cgroups
+        desired[CGROUPS] = settings.no_cgroups
     if settings.debug is not None:
         desired |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
         desired[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
@@ -72,20 +79,33 @@ def asked_of(settings: ToolkitSettings, root: str | None = None) -> dict[Key, st
     return desired
 
 
-def judged_of(text: str | None, desired: Asked) -> dict[Key, str | bool | None]:
-    """Return what is asked, without a root that is / in both: no key, or `/`, or none that could be read."""
-    rest = {key: value for key, value in desired.items() if key != ROOT}
-    if ROOT not in desired or desired[ROOT] is not None:
-        return dict(desired)
+def own_runc(runtimes: Iterable[Runtime]) -> tuple[str, ...]:
+    """Return the program that containerd's runtime runc starts where it is not the runc of the PATH."""
+    programs = (each.binary for each in runtimes if each.name == "runc")
+    return tuple(program for program in programs if program is not None and program.startswith("/"))
+
+
+def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
+    """Return the keys that a run writes: the desired ones, and those that it takes out.
+
+    A mode and runtimes by which no container starts are taken out, for the toolkit's defaults work. A root that is / on
+    both sides is no difference, and an unreadable file is left alone where the settings name no key.
+    version: as in `faults`
+    """
+    written = dict(desired)
     try:
-        return rest if _value(plain(text or ""), ROOT) in (None, "/") else dict(desired)
+        if desired.get(ROOT, ROOT) is None and _value(plain(actual.config_text or ""), ROOT) in (None, "/"):
+            del written[ROOT]
+        wrong = {tuple(each.key.split(".")) for each in faults(actual, desired, version)}
     except ConfigurationRefused:
-        # Whoever asks for nothing of the file need not have it mended.
-        return rest
+        return {key: value for key, value in desired.items() if key != ROOT or value is not None}
+    defaults_work = any(dict(actual.files).get(name) == "x" for name in tables.toolkit().runtimes)
+    resets = [MODE, RUNTIMES] if defaults_work else [MODE]
+    return {**dict.fromkeys(wrong.intersection(resets)), **written}
 
 
-def others_root(text: str | None, desired: Asked) -> str | None:
-    """Return the root that somebody else wrote where the driver is to be at /; None where there is no such."""
+def others_root(text: str | None, desired: Keys) -> str | None:
+    """Return the root that an operator wrote where the driver is to be at /; None where there is none."""
     if ROOT not in desired or desired[ROOT] is not None:
         return None
     found = _value(plain(text or ""), ROOT)
@@ -101,15 +121,15 @@ def _is_marked(text: str) -> bool:
 
 
 def runtime_mode(text: str | None) -> str | None:
-    """Return the mode that config.toml says; None where it says none, or cannot be read."""
+    """Return the mode of config.toml; None where it has none, or cannot be read."""
     try:
         return str(_value(plain(text or ""), MODE) or "") or None
     except ConfigurationRefused:
         return None
 
 
-def render(text: str | None, desired: Asked) -> str:
-    """Return the text of config.toml with what is asked; `text` is the present file, None for none.
+def render(text: str | None, desired: Keys) -> str:
+    """Return the text of config.toml with the desired keys; `text` is the actual file, None for none.
 
     Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
     a value's.
@@ -117,21 +137,31 @@ def render(text: str | None, desired: Asked) -> str:
     return edited(text or "", lambda document: _change(document, desired))
 
 
-def differences(text: str | None, desired: Asked) -> tuple[Difference, ...]:
+def differences(text: str | None, desired: Keys) -> tuple[Difference, ...]:
     """Return the keys that are not as desired; raise ConfigurationRefused as `render` does."""
     actual = plain(text or "")
     found = []
-    for key, value in desired.items():
+    for key, each in desired.items():
         present = _value(actual, key)
+        value = _with_first(present, each)
         if present != value or type(present) is not type(value):
             found.append(Difference(".".join(key), _written(present), _written(value)))
     return tuple(found)
 
 
-def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> list[Difference]:
+def _with_first(present: Any, value: Value) -> Any:
+    """Return the desired value of a key: where that is the first ones of a list, the actual list with them."""
+    if not isinstance(value, tuple):
+        return value
+    listed = present if _is(present, "a list of texts") else tables.toolkit().runtimes
+    same = tuple(listed[: len(value)]) == value
+    return listed if same else [*value, *(each for each in listed if each not in value)]
+
+
+def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list[Difference]:
     """Return the values by which no container starts, or none gets a GPU; not those that a run writes (`desired`).
 
-    version: the toolkit's, None where another one comes. Raises ConfigurationRefused as `differences` does.
+    version: of the toolkit; None where another one comes. Raises ConfigurationRefused as `differences` does.
     """
     table, text, files = tables.toolkit(), plain(actual.config_text or ""), dict(actual.files)
     paths = {key: tuple(key.split(".")) for key in table.keys}
@@ -145,6 +175,9 @@ def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> lis
         wrong[f"{_RUNTIME}.mode"] = f"one of {', '.join(modes)}"
     if actual.daemons and all(files.get(name) in ("-", "e") for name in (table.runtimes if listed is None else listed)):
         wrong[f"{_RUNTIME}.runtimes"] = "a list with a program that is there"
+    # docker's --gpus goes by nvidia-container-cli in mode auto, too: its hook takes that for legacy in every version.
+    if actual.daemons and typed.get(_NO_CGROUPS) is True and mode in (None, "auto", "legacy"):
+        wrong[_NO_CGROUPS] = "false, for containers of a runtime that root runs get no access to a GPU"
     if version is not None:
         if mode in (None, "auto"):
             mode = "jit-cdi" if "jit-cdi" in modes else "legacy"
@@ -157,7 +190,8 @@ def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> lis
     return [Difference(key, _written(values.get(key)), wrong[key]) for key in wrong if paths[key] not in desired]
 
 
-_LDCONFIG, _FROM_CONTAINER = f"{_CLI}.ldconfig", "features.allow-ldconfig-from-container"
+_LDCONFIG, _NO_CGROUPS = f"{_CLI}.ldconfig", ".".join(CGROUPS)
+_FROM_CONTAINER = "features.allow-ldconfig-from-container"
 # What a value is, in the words of gpunode/data/toolkit.yaml.
 _KINDS: Mapping[str, type] = {"a text": str, "true or false": bool, "a list of texts": list}
 
@@ -168,7 +202,7 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _value(table: Mapping[str, Any], key: Key) -> Any:
-    """Return a key's value, None where there is none; raise ConfigurationRefused where a table of its is none."""
+    """Return a key's value, None where there is none; raise ConfigurationRefused where its table is no table."""
     for position, name in enumerate(key[:-1]):
         inner = table.get(name, {})
         if not isinstance(inner, Mapping):
@@ -178,7 +212,7 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
         table = inner
     value = table.get(key[-1])
     if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
-        # With a table would go what stands in it, and the comments behind it.
+        # The table's keys and comments would go with it.
         raise ConfigurationRefused(
             f"{'.'.join(key)} is a table, where a value has its place. Remedy: correct it", key[-1]
         )
@@ -189,7 +223,7 @@ def _written(value: object) -> str:
     return "none" if value is None else tomlkit.item(value).as_string()
 
 
-def _change(document: Table, desired: Asked) -> None:
+def _change(document: Table, desired: Keys) -> None:
     for key, value in desired.items():
         present = _value(document, key)
         if value is None and present is None:
@@ -200,13 +234,13 @@ def _change(document: Table, desired: Asked) -> None:
         if value is None:
             del table[key[-1]]
         else:
-            put(table, key[-1], value)
+            put(table, key[-1], _with_first(present, value))
             if key == ROOT:
                 _mark(table)
 
 
 def _mark(table: Table) -> None:
-    """Note behind a root that it is gpunode's, where nobody says anything and braces leave the room."""
+    """Comment a root as gpunode's, where it has no comment and is in no inline table."""
     item = table.item(ROOT[-1]) if hasattr(table, "item") and not isinstance(table, InlineTable) else None
     if item is not None and not item.trivia.comment:
         item.comment(_OURS)

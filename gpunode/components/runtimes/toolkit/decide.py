@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from gpunode.base import tables, versions
@@ -13,25 +11,27 @@ from gpunode.base.comparison import RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.containerd.state import Runtime
 from gpunode.components.runtimes.toolkit.configuration import (
+    CGROUPS,
     MODE,
     PATH,
-    Asked,
-    asked_of,
+    RUNTIMES,
+    Keys,
+    desired_keys,
     differences,
     faults,
-    judged_of,
     others_root,
+    own_runc,
     render,
+    written_keys,
 )
+from gpunode.components.runtimes.toolkit.packages import decide_packages, moves
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
-from gpunode.packages.families import dnf, dnf5
-from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
@@ -60,53 +60,20 @@ def decide_links(actual: ContainerToolkit) -> Decision[Any]:
     return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
 
 
-_LOST = "its packages are there, and the program is gone or does not run"
-_OTHER = "its packages are there, and the program is of another version: another one comes first on the PATH"
-_CHANGED = "a package was changed without the others"
-_FIND = "remove what `command -v nvidia-ctk` names on the node, if no package owns it, or set toolkit.version to it"
 _MEND = f"correct {PATH} by hand, or move it away and {RUN}"
-_MIGRATE = f"set toolkit.migrate = True and {RUN}"
-_declared = partial(finding_message, "toolkit")
-TOOLKIT = _declared(
-    "nvidia-container-toolkit",
-    "NVIDIA's container toolkit is not of the version that the settings ask for.",
-    "Containers get GPUs by it. It is missing, of another version, or its program does not run.",
-    causes=(_LOST, _OTHER),
-    remedies=(RUN, _FIND),
-)
-PACKAGES = _declared(
-    "packages",
-    "The packages of the container toolkit are not of one version.",
-    "They need each other at the same version, and one was changed without the others.",
-    causes=(_CHANGED,),
-)
-RUNTIME = _declared(
-    "nvidia-container-runtime",
-    "The program nvidia-container-runtime does not run.",
-    "Runtimes start GPU containers by it. Its package is there; the program is gone or does not run.",
-    causes=(_LOST,),
-)
-LEGACY = _declared(
-    "nvidia-docker2",
-    "The old package nvidia-docker2 is installed.",
-    "The container toolkit replaces it, and both write the same configuration.",
-    cause="the container toolkit takes its place",
-    remedies=(RUN, _MIGRATE),
-)
-HELD = _declared(
-    "held packages",
-    "The container toolkit's packages are not held as the settings ask.",
-    "The next upgrade of the system would change them, or a hold is left over that keeps them from an update.",
-)
 _FAULT = "by this value no container starts, or none gets a GPU"
 _CORRECT = f"correct {PATH} by hand; without the line the toolkit takes its default"
-CONFIGURATION = _declared(
+_SET_CGROUPS = (
+    f"set toolkit.no_cgroups = False, or True where rootless runtimes alone start containers with GPUs, and {RUN}"
+)
+CONFIGURATION = finding_message(
+    "toolkit",
     "config.toml",
     "The container toolkit's config.toml is not as the settings ask.",
     "It decides how containers get GPUs, and whether unprivileged containers may request any of them. "
     "nvidia-container-runtime reads it at each start of a container, and ends at a value that it does not take.",
     causes=(_FAULT,),
-    remedies=(RUN, _MEND, _CORRECT),
+    remedies=(RUN, _MEND, _CORRECT, _SET_CGROUPS),
 )
 
 
@@ -124,7 +91,7 @@ class Desired:
     version: str | None = None
     migrate: bool = False
     hold: bool = False
-    configuration: Asked = field(default_factory=dict)
+    configuration: Keys = field(default_factory=dict)
     cdi: bool = False
     device_links: bool = True
     boots: bool = False
@@ -135,14 +102,21 @@ class Desired:
 Change = str | Specification | tuple[str, ...]
 
 
-def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
-    """Return what the settings desire, which are resolved for the node's operating system."""
+def desired_of(settings: Settings, system: OperatingSystem, runtimes: Iterable[Runtime] = ()) -> Desired:
+    """Return what the settings desire.
+
+    settings: resolved for the node's operating system; runtimes: those of its containerd
+    """
     desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
         desired.version,
         desired.migrate,
         desired.hold,
-        asked_of(desired, settings.driver.root if settings.driver.enabled else None),
+        desired_keys(
+            desired,
+            settings.driver.root if settings.driver.enabled else None,
+            own_runc(runtimes) if settings.containerd.enabled else (),
+        ),
         desired.cdi == "generate",
         desired.device_links,
         settings.disruption.allow == "reboot",
@@ -150,35 +124,11 @@ def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
     )
 
 
-def moves(actual: ContainerToolkit, version: str | None) -> bool:
-    """Say whether packages come: one is missing, they are not at one version, or not at the one that is desired."""
-    fits = all(satisfies(each, version) for each in actual.to_hold.values())
-    return bool(actual.missing_packages) or len(actual.package_versions) > 1 or not fits
-
-
-def lost(actual: ContainerToolkit) -> tuple[str, ...]:
-    """Return the paths of the programs that are lost while their packages are installed, or were."""
-    programs = {"nvidia-ctk": actual.version, "nvidia-container-runtime": actual.runtime_path}
-    return tuple(f"/usr/bin/{name}" for name, found in programs.items() if found is None)
-
-
 def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig: Mig | None = None) -> Decision[Change]:
     """Return what is to be done about the packages, config.toml, CDI specifications and links of devices."""
     coming = moves(actual, desired.version)
-    packages = tuple(_packages(desired, actual, coming))
-    legacy, held = _legacy(desired, actual), _held(desired, actual)
-    steps: list[Step[Change]] = []
-    if coming and bad(*packages):
-        version = f" {desired.version}" if desired.version else ""
-        steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disruption.nothing))
-    elif lost(actual):
-        again = tuple(item for item in bad(*packages) if item.cause == _LOST)
-        steps.append(Step("reinstall the packages of the container toolkit", again, Disruption.nothing))
-    if legacy and desired.migrate:
-        steps.append(Step(f"remove {legacy[0].actual}", legacy, Disruption.nothing))
-    if bad(*held):
-        action = "hold its packages" if desired.hold else "let go of its packages"
-        steps.append(Step(action, bad(*held), Disruption.nothing))
+    packages = decide_packages(desired.version, desired.migrate, desired.hold, desired.family, actual)
+    steps: list[Step[Change]] = [*packages.steps]
     rest = (
         decide_configuration(desired.configuration, actual, coming),
         decide_specification(desired.cdi, actual, driver, mig, boots=desired.boots),
@@ -186,55 +136,21 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig:
     )
     refusal = None
     for each in rest:
-        # Behind what is refused the run comes to nothing else.
+        # After a refusal a run does nothing more.
         refusal = refusal or each.refusal
         steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
-    values = judge_values(desired.configuration, actual, coming)
-    findings = (*packages, *legacy, *held, *values, *(item for each in rest for item in each.findings))
+    written = written_keys(actual, desired.configuration, None if coming else actual.version)
+    values = judge_values(written, actual, coming)
+    findings = (*packages.findings, *values, *(item for each in rest for item in each.findings))
     return Decision(findings, tuple(steps), refusal)
 
 
-def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:
-    """Judge the packages, and the programs that they bring."""
-    version, cause = desired.version, None if coming else _LOST
-    good = actual.version is not None and (version is None or versions.in_branch(actual.version, version))
-    why, remedy = (_OTHER, _FIND) if actual.version is not None and not coming else (cause, RUN)
-    yield TOOLKIT.compared(actual.version, version or "any version", good, cause=why, remedy=remedy)
-    packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
-    # One version that is not the program's is told here; one that is, above.
-    other = version if good and coming and len(packages) == 1 else None
-    is_mixed, named = len(packages) > 1, ", ".join(packages)
-    why = _CHANGED if is_mixed and actual.package_versions else None
-    yield PACKAGES.compared(named, other or "one version", not is_mixed and bool(packages) and other is None, cause=why)
-    path = actual.runtime_path
-    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
+def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
+    """Return what is to be done about config.toml.
 
-
-def _legacy(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
-    if not actual.legacy:
-        return ()
-    found = ", ".join(f"{name} {version}" for name, version in actual.legacy.items())
-    return (LEGACY.compared(found, "none", False, remedy=RUN if desired.migrate else _MIGRATE),)
-
-
-def _held(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
-    good = is_held(desired.family, actual, desired.hold)
-    if not desired.hold:
-        return () if good else (HELD.compared("by gpunode", "none", False),)
-    loose = sorted(set(actual.to_hold) - set(actual.held))
-    found = f"not {', '.join(loose)}" if loose else "all" if good else "otherwise than gpunode holds them"
-    return (HELD.compared(found, "all", not loose and good),)
-
-
-def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
-    """Return what is to be done about config.toml, by which its operation goes.
-
-    coming: whether another version of the toolkit comes first, of whose modes nothing is known
+    coming: whether another version of the toolkit comes first, whose modes are not known
     """
-    if not settings:
-        return Decision(())
-    text = actual.config_text
-    settings = judged_of(text, settings)
+    text, settings = actual.config_text, written_keys(actual, settings, None if coming else actual.version)
     if not settings:
         return Decision(())
     try:
@@ -255,7 +171,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
-    item = CONFIGURATION.compared(found, desired, not items and not unknown)
+    cause = _FAULT if None in (settings.get(MODE, ""), settings.get(RUNTIMES, "")) else None
+    item = CONFIGURATION.compared(found, desired, not items and not unknown, cause=cause)
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
@@ -267,44 +184,15 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=new),))
 
 
-def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
-    """Yield what of config.toml keeps containers from their start, whatever is desired; `settings` is written."""
-    settings = judged_of(actual.config_text, settings)
+def judge_values(written: Keys, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
+    """Yield the values of config.toml that keep containers from their start or from GPUs, and that no run mends.
+
+    written: the keys that a run writes
+    """
     try:
-        for each in faults(actual, settings, None if coming else actual.version):
-            sides = each.actual, each.desired
-            yield CONFIGURATION.compared(*sides, False, of=each.key, cause=_FAULT, remedy=_CORRECT)
+        for each in faults(actual, written, None if coming else actual.version):
+            remedy = _SET_CGROUPS if each.key == ".".join(CGROUPS) else _CORRECT
+            yield CONFIGURATION.compared(each.actual, each.desired, False, of=each.key, cause=_FAULT, remedy=remedy)
     except ConfigurationRefused as error:
-        if not settings:
+        if not written:
             yield by_hand(CONFIGURATION.compared("unreadable", "as TOML", False), f"{PATH}: {error}")
-
-
-# Family -> what its versionlock's list is to say.
-_LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
-
-
-def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
-    """Return the text of the file that holds what is installed, or nothing of gpunode's; None: there is no such file.
-
-    dnf's list is everybody's: what others have in it stays. Raises ValueError for a list of dnf 5 that cannot be read.
-    """
-    keep = actual.to_hold if hold else {}
-    if family in _LOCKED:
-        return _LOCKED[family](actual.hold_text or "", keep, group="toolkit")
-    return rendered("toolkit-preferences", packages=keep) if keep else None
-
-
-def is_held(family: str, actual: ContainerToolkit, hold: bool) -> bool:
-    """Say whether that file is as it should be.
-
-    apt's that is to go is an own file like others; of dnf's, without its plugin, nothing is known.
-    """
-    if family not in ("apt", *_LOCKED) or (family == "apt" and not hold):
-        return True
-    if family in _LOCKED and actual.hold_text is None:
-        return True
-    try:
-        return hold_text(family, actual, hold) == actual.hold_text
-    except ValueError:
-        # Its operation says what is wrong with the list.
-        return False

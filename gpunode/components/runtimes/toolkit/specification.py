@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gpunode.base import tables, versions
 from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
-from gpunode.components.mig.state import ENABLED, Mig
-from gpunode.components.runtimes.toolkit.cdi import FOLDERS, CdiSpecification
+from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
+from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, uuids
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
@@ -26,6 +28,7 @@ _UNIT = "nvidia-cdi-refresh.path"
 _DRAFT = "a run was cut off; runtimes that read a draft find each device twice, and hand in none"
 _NOT_DESIRED = "gpunode made it, and toolkit.cdi is off"
 _CHANGED = "the driver was changed after it was made"
+_NO_LIBRARY = "it mounts no libcuda, and CUDA programs find no driver"
 _OTHER_ROOT = "it has the driver's libraries from another root"
 _NEWER_TOOLKIT = "a newer toolkit made it: {version} lacks these hooks, and containers may not start"
 _OTHER_FILE, _NOT_CURRENT = "what keeps it current writes another file", "nothing keeps it current"
@@ -36,6 +39,10 @@ _INCOMPLETE = "a GPU or a MIG device came after it was made, or was left out"
 _REMOVED = "it names a GPU or a MIG device that the node does not have"
 _TWICE = f"runtimes find none of the devices that two files of one folder have{REMEDY}move one of them away: {{files}}"
 _OTHER_KIND = f"a file of another kind than nvidia.com/gpu is in its place{REMEDY}move it away: {{file}}"
+_TOO_NEW = (
+    f"{{program}} cannot read it{REMEDY}move {{file}} away where nvidia-ctk did not make it, for nvidia-ctk writes the "
+    "oldest version that will do; else install a newer {program}"
+)
 _MISNUMBERED = (
     f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -c 0 -u`"
 )
@@ -50,6 +57,7 @@ CDI_SPECIFICATION = finding_message(
         _DRAFT,
         _NOT_DESIRED,
         _CHANGED,
+        _NO_LIBRARY,
         _OTHER_ROOT,
         _NEWER_TOOLKIT,
         _OTHER_FILE,
@@ -62,6 +70,7 @@ CDI_SPECIFICATION = finding_message(
         _TWICE,
         _MISNUMBERED,
         _OTHER_KIND,
+        _TOO_NEW,
     ),
     classes=REBOOT,
 )
@@ -100,7 +109,7 @@ def decide_specification(
     if generate and loaded is not None:
         made, change = _made(actual, driver, mig, change)
     if actual.cdi_drafts:
-        found = f"{', '.join(actual.cdi_drafts)} beside it"
+        found = ", ".join(actual.cdi_drafts)
         item: Finding | None = CDI_SPECIFICATION.compared(found, "no draft", False, cause=_DRAFT)
     elif unasked:
         item = CDI_SPECIFICATION.compared(", ".join(unasked), "none", False, cause=_NOT_DESIRED)
@@ -124,7 +133,7 @@ def decide_specification(
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
     if not bad(item) or item.by_person:
         return Decision((item,))
-    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
+    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification"
     return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
 
 
@@ -154,8 +163,8 @@ def _made(
         found = f"{_few(sorted(twice))} also in {files}"
         return by_hand(compared(found, good=False), _TWICE.format(files=files)), change
     near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
-    if not wrong and devices is not None and (lacking := _lacking(devices, _expected(actual, mig))):
-        wrong = {path: (_INCOMPLETE, f"{path} without {_few(lacking)}") for path in near}
+    if not wrong and devices is not None and (left_out := lacking(devices, expected(actual, mig))):
+        wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in near}
     # What another file of the same folder has may not be made a second time.
     elsewhere = target not in near and (by_unit or not near)
     if wrong:
@@ -163,7 +172,7 @@ def _made(
             "; ".join(shown for _, shown in wrong.values()), good=False, cause=next(iter(wrong.values()))[0]
         )
     elif actual.cdi and (doubled or elsewhere):
-        where = f"beside {target}" if doubled else "alone"
+        where = f"next to {target}" if doubled else "alone"
         files = "; ".join(f"{each.path} {where}" for each in doubled or actual.cdi)
         item = compared(files, good=False, cause=_OTHER_FILE)
     elif actual.cdi and by_unit and actual.cdi_refresh != "enabled":
@@ -184,12 +193,13 @@ def _fault(
     if not item.is_below(root):
         return _OTHER_ROOT, f"{item.path} with {item.library}"
     if item.driver_version != loaded:
-        return _CHANGED, f"{item.path} of driver {item.driver_version or 'unknown'}"
+        cause = _CHANGED if item.driver_version else _NO_LIBRARY
+        return cause, f"{item.path} of driver {item.driver_version or 'unknown'}"
     if hooks := actual.hooks_lacking(item):
         return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
     if item.lost:
         return _LOST, f"{item.path} with {_few(item.lost)}"
-    if strange := item.strange(_uuids(mig)):
+    if strange := item.strange(uuids(mig)):
         return _REMOVED, f"{item.path} with {_few(strange)}"
     return None
 
@@ -199,74 +209,28 @@ def _few(names: Sequence[str]) -> str:
     return "; ".join([*names[:4], *([f"{rest} more"] if rest > 0 else [])])
 
 
-# Name of a device -> its device nodes.
-Devices = Mapping[str, frozenset[str]]
+def judge_readers(actual: ContainerToolkit, readers: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Yield the specifications that are too new for a program of the node.
 
-
-def resolved(specifications: Iterable[CdiSpecification]) -> tuple[Devices | None, Mapping[str, frozenset[str]]]:
-    """Return the devices that runtimes find, and those that they do not find because several files have them.
-
-    As pkg/cdi/cache.go of the CDI library does: the later folder counts, and what two files of one folder have is lost.
-    The devices are None where those of a file are not known.
+    readers: program -> its version
     """
-    found: dict[str, tuple[int, str, frozenset[str]]] = {}
-    twice: dict[str, frozenset[str]] = {}
-    known = True
-    for item in sorted(specifications, key=lambda item: (FOLDERS.get(item.folder, -1), item.path)):
-        rank = FOLDERS.get(item.folder)
-        if rank is None or item.unreadable:
-            continue
-        known = known and item.devices is not None
-        for name, nodes in item.devices or ():
-            other = found.get(name)
-            if other is not None and other[0] == rank:
-                twice[name] = twice.get(name, frozenset({other[1]})) | {item.path}
-            else:
-                found[name] = rank, item.path, frozenset(nodes)
-    return {name: each[2] for name, each in found.items() if name not in twice} if known else None, twice
+    for item in actual.cdi:
+        for program, version in readers.items():
+            newest = _newest_read(program, version) if version is not None else None
+            if (
+                newest is not None
+                and item.version
+                and not item.unreadable
+                and not versions.at_least(newest, item.version)
+            ):
+                sides = f"CDI {item.version}", f"CDI {newest}, which {program} {version} reads, or older"
+                found = CDI_SPECIFICATION.compared(*sides, False, of=item.path)
+                yield by_hand(found, _TOO_NEW.format(program=program, file=item.path))
 
 
-def _lacking(devices: Devices, expected: Devices) -> list[str]:
-    """Return the GPUs and MIG devices that no device consists of, or that `all` lacks."""
-    every = devices.get("all")
-    return [
-        name
-        for name, nodes in expected.items()
-        if not any(nodes <= each for each in devices.values()) or (every is not None and not nodes <= every)
-    ]
-
-
-def _expected(actual: ContainerToolkit, mig: Mig | None) -> Devices:
-    """Return the GPUs and MIG devices of the node with their device nodes, as far as they are known.
-
-    A GPU in MIG mode is no device of its own: nvidia-ctk leaves it out from 1.18 on.
-    """
-    minors, capabilities = dict(actual.minors), dict(actual.capabilities)
-    expected: dict[str, frozenset[str]] = {}
-    for gpu in mig.gpus if mig is not None and mig.status == "ok" else ():
-        minor = minors.get(gpu.uuid)
-        if minor is None:
-            continue
-        if gpu.current != ENABLED:
-            expected[f"GPU {gpu.index}"] = frozenset({f"/dev/nvidia{minor}"})
-            continue
-        for instance in gpu.instances or ():
-            place = f"gpu{minor}/mig/gi{instance.id}"
-            for compute in instance.compute:
-                numbers = capabilities.get(place), capabilities.get(f"{place}/ci{compute.id}")
-                if None not in numbers:
-                    caps = (f"/dev/nvidia-caps/nvidia-cap{each}" for each in numbers)
-                    name = f"the MIG device {gpu.index}/{instance.id}/{compute.id}"
-                    expected[name] = frozenset({f"/dev/nvidia{minor}", *caps})
-    return expected
-
-
-def _uuids(mig: Mig | None) -> Iterator[str]:
-    """Yield the UUIDs of GPUs and MIG devices; of one of the two kinds none where one of them is not known."""
-    if mig is None or mig.status != "ok":
-        return
-    yield from (gpu.uuid for gpu in mig.gpus)
-    enabled = [gpu for gpu in mig.gpus if gpu.current == ENABLED]
-    devices = [each.uuid for gpu in enabled for instance in gpu.instances or () for each in instance.compute]
-    if all(gpu.instances is not None for gpu in enabled) and None not in devices:
-        yield from filter(None, devices)
+def _newest_read(program: str, version: str) -> str | None:
+    """Return the newest CDI that a program reads; None where that is not known."""
+    rows = tables.toolkit().cdi_readers.get(program, {})
+    known = [each for each in rows if versions.in_branch(each, versions.major_minor(version))]
+    reached = (each for each in sorted(known, key=versions.parsed) if versions.at_least(each, version))
+    return rows.get(next(reached, ""))

@@ -1,0 +1,100 @@
+"""The drop-in that `nvidia-ctk runtime configure` writes, taken over: its settings go to gpunode's own files.
+
+nvidia-ctk 1.18 and newer write the CRI section of the root file again, with a runtime nvidia (run: 1.19.1, 1.20.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.components.runtimes.containerd.drop_in import without_import
+from gpunode.components.runtimes.containerd.editor import cdi_is_always_on, readable, schema_version
+from gpunode.components.runtimes.containerd.keys import AsRead, as_read
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, section_of
+from gpunode.components.runtimes.containerd.state import Containerd
+from gpunode.components.runtimes.runtime import Runtimes, WrittenFile
+
+NVIDIA_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+_Path = tuple[str, ...]
+_NVIDIA, _RUNC = ("containerd", "runtimes", "nvidia"), ("containerd", "runtimes", "runc")
+# What gpunode writes into its own file by the settings.
+_OWN = {
+    ("containerd", "default_runtime_name"),
+    *((*_RUNC, *rest) for rest in (("runtime_type",), ("options", "SystemdCgroup"))),
+    *((*_NVIDIA, *rest) for rest in (("runtime_type",), ("options", "SystemdCgroup"), ("options", "BinaryName"))),
+    (*_NVIDIA, "privileged_without_host_devices"),
+}
+
+
+def adopted(state: Containerd, desired: Runtimes) -> Containerd:
+    """Return the node without nvidia-ctk's drop-in: what gpunode does not set itself is in the root file.
+
+    Raise ConfigurationRefused where the drop-in has more than nvidia-ctk writes, or a file cannot be edited.
+    """
+    drop_in, version = state.drop_in(NVIDIA_DROP_IN), state.version or ""
+    if drop_in is None or not drop_in.imported:
+        return state
+    document = as_read(plain(drop_in.text or ""), version)
+    plugins = document.get("plugins", {})
+    others = [*(document.keys() - {"version", "plugins"}), *(plugins.keys() - {*CRI_PLUGINS})]
+    if others:
+        raise ConfigurationRefused(
+            f"{NVIDIA_DROP_IN} has {', '.join(sorted(others))}, which nvidia-ctk does not write, so that it is not "
+            "taken over. Remedy: move that to the root file, or set containerd.adopt_drop_in = False"
+        )
+    section = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
+    values = [(path, value) for path, value in _leaves(section) if not _is_own(path, value, section)]
+    if desired.cdi is not None or cdi_is_always_on(version):
+        values = [(path, value) for path, value in values if path != ("enable_cdi",)]
+
+    def edit(table: Table) -> None:
+        root = AsRead(table, version)
+        name = section_of(root, schema_version(root, version), version)
+        for path, value in values:
+            inner = table_in(table_in(root, "plugins", hidden=True), name)
+            for key in path[:-1]:
+                inner = table_in(inner, key, hidden=True)
+            put(inner, path[-1], value)
+
+    text = without_import(state.config_text, version, NVIDIA_DROP_IN)
+    rest = tuple(each for each in state.drop_ins if each.path != NVIDIA_DROP_IN)
+    return replace(state, config_text=edited(readable(text or "", version), edit) if values else text, drop_ins=rest)
+
+
+def with_removal(files: tuple[WrittenFile, ...], state: Containerd, without: Containerd) -> tuple[WrittenFile, ...]:
+    """Return the files of a change of the node without nvidia-ctk's drop-in, with what removes that one.
+
+    state: the node as it is; without: the same node by `adopted`
+    """
+    if without is state:
+        return files
+    texts = {without.config_path: without.config_text, **{file.path: file.text for file in files}}
+    root = texts.pop(state.config_path)
+    written = [WrittenFile(path, text) for path, text in texts.items() if text is not None]
+    removed = [WrittenFile(path, None) for path, text in texts.items() if text is None]
+    roots = [WrittenFile(state.config_path, root)] if root != state.config_text else []
+    # A root file that imports a missing file ends the start of containerd.
+    return (*written, *roots, *removed, WrittenFile(NVIDIA_DROP_IN, None))
+
+
+def _leaves(table: Mapping[str, Any], path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _is_own(path: _Path, value: Any, section: Mapping[str, Any]) -> bool:
+    """Return whether gpunode sets a key itself, or a new runtime nvidia inherits it, or it is empty."""
+    if path in _OWN:
+        return True
+    if path[: len(_NVIDIA)] != _NVIDIA:
+        return False
+    inherited: Any = section
+    for key in (*_RUNC, *path[len(_NVIDIA) :]):
+        inherited = inherited.get(key) if isinstance(inherited, Mapping) else None
+    return bool(value in ("", inherited))
