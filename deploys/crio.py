@@ -9,7 +9,7 @@ from gpunode.operations import systemd
 
 @component("CRI-O", own_files=True)
 def crio() -> None:
-    """Give a CRI-O that is there the nvidia runtime, and restart it only if what runs is not what is asked."""
+    """Give an installed CRI-O the nvidia runtime, and restart it only where it runs by another configuration."""
     if not settings().crio.enabled:
         return
     desired = desired_of(settings())

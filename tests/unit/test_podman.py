@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass
-from gpunode.components.runtimes.podman.decide import NVIDIA, PATH, Desired, decide
+from gpunode.components.runtimes.podman.decide import PATH, Desired, decide
 from gpunode.components.runtimes.podman.state import Podman, parse_podman
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME
 
 pytestmark = pytest.mark.pure
 
@@ -33,7 +34,7 @@ def test_a_file_of_any_text_is_read_or_named_as_unreadable(text: str) -> None:
         version=st.sampled_from([None, "3.4.4", "4.3.1", "4.9.3", "5.1.0", "5.4.2"]),
         default_runtime=st.sampled_from([None, "nvidia", "crun"]),
         said_in=st.sampled_from([None, OF_PACKAGE, "/etc/containers/containers.conf", PATH, OTHER]),
-        runtimes=st.sampled_from([(), (("nvidia", (NVIDIA,)),), (("nvidia", ("/opt/other",)),)]),
+        runtimes=st.sampled_from([(), (("nvidia", (NVIDIA_RUNTIME,)),), (("nvidia", ("/opt/other",)),)]),
         runtimes_in=st.sampled_from([(), (("nvidia", OF_PACKAGE),), (("nvidia", PATH),), (("nvidia", OTHER),)]),
         unreadable=st.sampled_from([(), (f"{OTHER}: Invalid value",)]),
         programs=st.sampled_from([(), ("crun",), ("runc",)]),
@@ -61,6 +62,8 @@ def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_res
             after = replace(after, programs=("crun",))
         else:
             # What another file says later stays as it is.
-            nvidia = after.runtimes if dict(after.runtimes_in).get("nvidia") == OTHER else (("nvidia", (NVIDIA,)),)
+            nvidia = (
+                after.runtimes if dict(after.runtimes_in).get("nvidia") == OTHER else (("nvidia", (NVIDIA_RUNTIME,)),)
+            )
             after = replace(after, default_runtime=runtime, said_in=PATH, runtimes=nvidia)
     assert decide(desired, after, toolkit).steps == ()

@@ -11,7 +11,7 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
 
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")
-# Of container runtimes those that another source's would remove.
+# The packages of container runtimes that the packages of another source would remove.
 RUNTIMES = tuple(
     sorted({name for rows in tables.removals_of_runtimes().values() for gone in rows.values() for name in gone})
 )
@@ -20,7 +20,7 @@ ORIGINS = {"distribution": "the distribution", "docker-repository": "Docker's re
 
 @dataclass(frozen=True)
 class RuntimePackages(Reading):
-    """Hold the installed packages of container runtimes, of whatever source: (name, version)."""
+    """The installed packages of container runtimes, from any source: (name, version)."""
 
     installed: tuple[tuple[str, str], ...] = ()
 
@@ -31,7 +31,7 @@ class RuntimePackages(Reading):
 
 
 def parse_runtime_packages(lines: list[str]) -> RuntimePackages:
-    """Parse `package=NAME VERSION` lines; raise ParseError for what is none."""
+    """Parse `package=NAME VERSION` lines; raise ParseError for another line."""
     pairs = [tuple(line.split(" ")) for line in repeated(lines, "package")]
     if wrong := [pair for pair in pairs if len(pair) != 2]:
         raise ParseError(f"not a package: {' '.join(wrong[0])[:80]!r}")
@@ -54,24 +54,21 @@ def docker_packages(source: str, system: Distribution) -> tuple[str, ...]:
 
 
 def removed_for(desired: Collection[str], installed: Collection[str], family: str = "apt") -> tuple[str, ...]:
-    """Return the installed packages that a family's package manager would remove to install the wanted ones.
-
-    Of the wanted ones those count that are not there yet.
-    """
+    """Return the installed packages that a family's package manager removes to install the missing desired ones."""
     table = tables.removals_of_runtimes().get(family, {})
     lost = {gone for name in desired if name not in installed for gone in table.get(name, ())}
     return tuple(name for name in installed if name in lost and name not in desired)
 
 
 def is_had(runtime: str, source: str, system: Distribution) -> bool:
-    """Say whether a distribution has a runtime (containerd, docker) in a source (distribution, docker-repository)."""
+    """Return whether a source (distribution, docker-repository) has containerd or docker for a distribution."""
     if source == "docker-repository":
         return system.docker != ""
     return system.containerd if runtime == "containerd" else system.family == "apt"
 
 
 def way_out(runtime: str, source: str, system: Distribution) -> str:
-    """Return which settings ask for no such removal, as a remedy begins: none that preflight refuses there."""
+    """Return the settings that need no such removal, as the start of a remedy; preflight refuses none of them."""
     other = {"distribution": "docker-repository", "docker-repository": "distribution"}[source]
     named = f"{other!r}, or " if is_had(runtime, other, system) else ""
     return f"set {runtime}.source = {named}'present' to leave what is there"

@@ -1,4 +1,4 @@
-"""The service of a container runtime: what it does, whether it starts at boot, and why a run does not start it."""
+"""The service of a container runtime: whether it runs and starts at boot, and why a run does not start it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpunode.base.findings import Finding
 from gpunode.system.service import RESTARTING, Daemon, unmask
 
 RUNNING, MASKED = "running", "masked"
-_MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"
+_REPAIR = f"look at `journalctl -u {{unit}}` on the node, correct what ends it, `systemctl restart {{unit}}`, and {RUN}"
 # What a person does about a service that does not run, or does not start at boot.
-MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
+MEND_SERVICE = (RUN, _REPAIR, f"{unmask('{unit}')}, and {RUN}")
 MEND_BOOT = (RUN, MEND_SERVICE[-1])
 
 
 @dataclass(frozen=True)
 class ServiceVerdict:
-    """Hold what a service does, or whether it starts at boot; where that is not as it should be, why and what to do."""
+    """Whether a service runs, or starts at boot; if not, its cause and remedy."""
 
     actual: str
     remedy: str = RUN
@@ -29,18 +29,20 @@ class ServiceVerdict:
 
 
 def service_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
-    """Return what a runtime's unit does: `running` where it runs and stays up."""
-    service = actual.service
-    said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
-    mend = _MEND.format(unit=unit)
-    if service.restarting:
-        times = f", {service.restarts} times so far" if service.restarts > 1 else ""
-        return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")
+    """Return whether a runtime's unit runs: `running` where it stays up."""
+    state = actual.service
+    journal = f"; its journal says: {' | '.join(state.said)}" if state.said else ""
+    repair = _REPAIR.format(unit=unit)
+    if state.restarting:
+        times = f", {state.restarts} times so far" if state.restarts > 1 else ""
+        return ServiceVerdict(RESTARTING, repair, f"it ends by itself, and systemd starts it again{times}{journal}")
     if actual.active:
         return ServiceVerdict(RUNNING)
     if actual.masked:
         return _masked(unit)
-    return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
+    if state.failed:
+        return ServiceVerdict("failed", repair, f"it ended by itself{journal}")
+    return ServiceVerdict("stopped")
 
 
 def boot_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
@@ -51,15 +53,13 @@ def boot_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
 
 
 def _masked(unit: str) -> ServiceVerdict:
-    return ServiceVerdict(MASKED, f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
+    return ServiceVerdict(MASKED, f"{unmask(unit)}, and {RUN}", "it is masked, which forbids to start it")
 
 
 def masked_refusal(unit: str) -> str:
-    """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
-    return (
-        f"{unit} is masked: somebody forbade that it is started; nothing was changed"
-        f". Remedy: undo that by {unmask(unit)}, and {RUN}"
-    )
+    """Return why a run does not start a masked unit."""
+    remedy = f"undo that by {unmask(unit)}, and {RUN}"
+    return f"{unit} is masked, which forbids to start it; nothing was changed. Remedy: {remedy}"
 
 
 def missing_program(unit: str, binary: str) -> str:
@@ -73,7 +73,7 @@ def missing_program(unit: str, binary: str) -> str:
 def service_findings(
     unit: str, state: Daemon, runs: FindingMessage, starts: FindingMessage, of: str | None = None
 ) -> tuple[Finding, Finding]:
-    """Return whether a unit runs, and whether it starts at boot, as findings of these declarations."""
+    """Return the findings about a unit: whether it runs, and whether it starts at boot."""
     service, boots = service_verdict(unit, state), boot_verdict(unit, state)
     good = service.actual == RUNNING
     return (
@@ -83,16 +83,14 @@ def service_findings(
 
 
 def refused_start(unit: str, runs: Finding, starts: Finding) -> str | None:
-    """Return why a run stops where it is to have a unit run; None where nobody masked it."""
+    """Return why a run stops at a unit that it would start; None where the unit is not masked."""
     return masked_refusal(unit) if MASKED in (runs.actual, starts.actual) else None
 
 
 def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> Iterator[Step[Any]]:
-    """Yield the steps that have a service run now and at boot.
+    """Yield the steps that start a service now and at boot; none for a unit that restarts, or is masked.
 
-    One that systemd starts over and over is started, and one that is masked is a person's to unmask.
-
-    waits: why a run does not come to it
+    waits: why a run does not come to the service
     """
     for item, action in ((runs, "start it"), (starts, "start it at boot")):
         if bad(item) and item.actual not in (RESTARTING, MASKED):

@@ -1,4 +1,4 @@
-"""CRI-O on a node: the running unit's program and files, what these come to, and what the daemon runs by."""
+"""The CRI-O of one node: its program and files, the merged configuration, and the values that the daemon answers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gpunode.base.versions import program_version
 from gpunode.system.service import Daemon, daemon
 
 KEYS = ("default_runtime", "cgroup_manager")
-# What a new runtime does not take over from the one that it stands beside.
+# The keys that a new runtime does not inherit.
 _OWN = ("runtime_path", "runtime_type", "inherit_default_runtime")
 
 
 @dataclass
 class Merged:
-    """Hold what files say of runtimes: key -> value, name -> its table, and in which file each was said last.
+    """The merged configuration: key -> value, name -> its table, and the file that sets each last.
 
-    unreadable: `PATH: why` of files that are no TOML, with which CRI-O does not start.
+    unreadable: `PATH: why` of files that are not TOML; CRI-O does not start with them
     """
 
     keys: dict[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Merged:
     unreadable: list[str] = field(default_factory=list)
 
     def like(self) -> dict[str, Any]:
-        """Return the options of a new runtime nvidia, as nvidia-ctk takes them over: where conmon is, for one."""
+        """Return the options that a new runtime nvidia inherits, as with nvidia-ctk, such as the path of conmon."""
         default = str(self.keys.get("default_runtime", ""))
         names = ("nvidia", "" if default.startswith("nvidia") else default, "runc", "crun")
         row = next((self.runtimes[name] for name in names if name in self.runtimes), {})
@@ -41,7 +41,7 @@ class Merged:
 def merged(files: Mapping[str, str], root: str) -> Merged:
     """Return what files (path -> text) come to; the root file counts least."""
     found = Merged()
-    # A name within a folder counts before a longer one beside that folder: so filepath.Walk has it.
+    # In the order of filepath.Walk: the files of a folder come before a longer name next to that folder.
     for path in sorted(files, key=lambda path: (path != root, path.split("/"))):
         text = files[path]
         try:
@@ -72,13 +72,15 @@ def runtimes_of(runtime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Crio(Daemon):
-    """Hold CRI-O as it is.
+    """The CRI-O of one node.
 
-    `version` is None where it is not there, or where the `binary` that its unit names is missing. `files` are (path,
-    text), None where nobody noted them. `default_runtime` and what follows are what
-    the running daemon answers (`crio status config`), None and empty where it does not; `runtimes` are (name, path).
-    `flags` are those of the daemon's command line that count more than its files; `masked`: somebody forbade that the
-    unit is started. `containers` counts those that run, by their conmon.
+    version: None where its program is missing
+    binary: the program that its unit runs
+    files: (path, text); None: not recorded
+    flags: the flags of its command line that count more than its files
+    default_runtime, cgroup_manager, runtimes: what the running daemon answers (`crio status config`), else None and
+    empty; runtimes are (name, path)
+    containers: how many run, by their conmon
     """
 
     version: str | None = None
@@ -94,7 +96,7 @@ class Crio(Daemon):
 
     @property
     def answers(self) -> bool:
-        """Say whether the daemon told of itself."""
+        """Return whether the daemon answers its values."""
         return self.default_runtime is not None
 
 
@@ -105,7 +107,7 @@ def parse_crio(lines: list[str]) -> Crio:
     default, manager = runtime.get("default_runtime"), runtime.get("cgroup_manager")
     handlers = runtimes_of(runtime)
     return Crio(
-        # It prints a list, of which the first line is the version.
+        # The first line of a list is the version.
         version=program_version(next(iter(repeated(lines, "crio")), None)),
         binary=found.get("binary"),
         root=found.get("root", "/etc/crio/crio.conf"),
@@ -121,7 +123,7 @@ def parse_crio(lines: list[str]) -> Crio:
 
 
 def _running(text: str | None) -> dict[str, Any]:
-    """Return what the daemon runs by, below crio.runtime; empty where it gave no answer that can be read."""
+    """Return the daemon's values below crio.runtime; empty where it gave no answer."""
     try:
         return table(load_toml(text or ""), "crio", "runtime")
     except TextLimitError as error:

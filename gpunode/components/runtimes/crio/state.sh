@@ -1,7 +1,7 @@
-# Prints the running unit's CRI-O: its version, each of its files, and what the daemon says that it runs by. Asks for
-# the unit crio.service (gpunode/system/unit.sh).
+# Prints the version, the files and the answer of the running unit's CRI-O. It needs the unit crio.service
+# (gpunode/system/unit.sh).
 #
-# A daemon that does not run is not asked. CRI-O reads every file below its folder, whatever its name is.
+# CRI-O reads every file below its folder, whatever its name is.
 
 daemon crio.service crio || exit 0
 root=/etc/crio/crio.conf folder=/etc/crio/crio.conf.d before=
@@ -29,11 +29,11 @@ if [ "$ACTIVE" = active ]; then
   says=$(timeout -k 2 10 "$BINARY" status config || timeout -k 2 10 crio-status config)
   echo "running=$(printf %s "$says" | to_base64 "crio status config")"
 fi
-# podman's containers have a conmon, too.
+# The containers of podman have a conmon, too.
 pods=0
 set --
 for process in /proc/[0-9]*/comm; do
-  # One that ended meanwhile cannot be read.
+  # A process that ended meanwhile cannot be read.
   read -r name < "$process" || continue
   case "$name" in conmon) set -- "$@" "${process%comm}cmdline";; conmonrs) pods=$((pods + 1));; esac
 done

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.docker.editor import render, reports_cdi
+from gpunode.components.runtimes.docker.editor import knows_cdi, render
 from gpunode.components.runtimes.docker.state import Docker
 from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
@@ -69,7 +69,7 @@ def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = F
     """
     return judge_of(desired, actual).by_answers(
         VALUES,
-        desired_values(actual, desired.runtimes),
+        desired_values(desired.runtimes, actual.cdi is not None),
         actual_values(actual),
         actual.answers,
         needed_act(actual, desired.runtimes),
@@ -78,13 +78,12 @@ def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = F
     )
 
 
-def desired_values(state: Docker, desired: Runtimes) -> dict[str, str]:
-    """Return the values that `docker info` must answer."""
+def desired_values(desired: Runtimes, reports_cdi: bool) -> dict[str, str]:
+    """Return the values that `docker info` must answer; reports_cdi: whether it answers CDI."""
     values = {"DefaultRuntime": desired.default, "CgroupDriver": desired.manager}
     if desired.nvidia:
         values["Runtime nvidia"] = NVIDIA_RUNTIME
-    # An older client does not print it, an older daemon does not report it.
-    if desired.cdi is not None and all(reports_cdi(each) for each in (state.version, state.daemon_version) if each):
+    if desired.cdi is not None and reports_cdi:
         values["CDI"] = str(desired.cdi).lower()
     return values
 
@@ -102,7 +101,7 @@ def actual_values(state: Docker) -> dict[str, str | None]:
 def needed_act(state: Docker, desired: Runtimes) -> Act:
     """Return what brings the daemon to the desired values."""
     actual = actual_values(state)
-    keys = [key for key, value in desired_values(state, desired).items() if actual[key] != value]
+    keys = [key for key, value in desired_values(desired, state.cdi is not None).items() if actual[key] != value]
     if not state.active or not state.answers or not all(key in _RELOADED for key in keys):
         return "restart"
     return "reload" if keys else "nothing"
@@ -124,5 +123,7 @@ def needed_change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
             f"{', '.join(_FLAGS[flag] for flag in flags)} as well. Remedy: take the flag out of its unit (or of "
             "/etc/default/docker)"
         )
-    values, act = desired_values(state, desired), needed_act(state, desired)
+    # An older client does not print CDI, and an older daemon does not report it.
+    reports_cdi = all(knows_cdi(each) for each in (state.version, state.daemon_version) if each)
+    values, act = desired_values(desired, reports_cdi), needed_act(state, desired)
     return change_by_answers(WrittenFile(path, text), before, values, actual_values(state), act, state.active)

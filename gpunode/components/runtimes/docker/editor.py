@@ -17,8 +17,7 @@ from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_u
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _CGROUP_DRIVER = "native.cgroupdriver="
-# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
-# otherwise since 28.2.
+# Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, on by default since 28.2.
 _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
 
 
@@ -68,7 +67,7 @@ def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
 
 
 def _written(document: dict[str, Any], indent: int | str) -> str:
-    """Return a document as text that is read again as the same; raise ConfigurationRefused where there is none."""
+    """Return the text of a document; raise ConfigurationRefused where it would be read as another one."""
     text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
     try:
         text.encode()
@@ -138,7 +137,7 @@ def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any
 def _runtime(document: dict[str, Any]) -> None:
     runtimes = _table(document, "runtimes")
     runtime = _table(runtimes, "nvidia")
-    # docker does not start with a runtimeType beside a path: a shim's entry gives way to what nvidia-ctk writes.
+    # docker does not start with runtimeType and path: the entry of nvidia-ctk replaces that of a shim.
     if any(runtime.get(key) for key in ("runtimeType", "options")):
         runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
         return
@@ -162,7 +161,7 @@ def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
         _table(document, "features")["cdi"] = desired
 
 
-def reports_cdi(docker_version: str) -> bool:
+def knows_cdi(docker_version: str) -> bool:
     """Return whether `docker info` of a version reports CDI; raise VersionError."""
     return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
 
@@ -176,9 +175,9 @@ def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
             f"{key!r} is no list in this file, but {json.dumps(options)[:80]}. Remedy: correct it", key
         )
     desired = f"{_CGROUP_DRIVER}{driver}"
-    said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
-    if said != [desired]:
-        document["exec-opts"] = [option for option in options if option not in said] + [desired]
+    actual = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
+    if actual != [desired]:
+        document["exec-opts"] = [option for option in options if option not in actual] + [desired]
 
 
 def _indent(text: str) -> int | str:

@@ -1,4 +1,4 @@
-"""Docker on a node: the running unit's daemon and file, and what the daemon says of itself."""
+"""The docker of one node: its programs and file, and the values that the daemon answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from gpunode.system.service import Daemon, daemon
 
 @dataclass(frozen=True)
 class Docker(Daemon):
-    """Hold docker as it is.
+    """The docker of one node.
 
-    `version` is the client's, `daemon_version` dockerd's; None where there is none. `default_runtime` and what follows
-    are what the running daemon answers (`docker info`); None and empty where it does not. `runtimes` are (name, path);
-    `cdi` is None where this docker does not tell. `flags` are those of the daemon's command line that daemon.json must
-    not say as well; `masked`: somebody forbade that the unit is started. `containers` counts those that run.
+    version: of the client; daemon_version: of dockerd; None where the program is missing
+    binary: the program that its unit runs
+    flags: the flags of its command line that daemon.json must not repeat
+    default_runtime and the following: what the running daemon answers (`docker info`), else None and empty; runtimes
+    are (name, path), cdi is None where this docker does not report it, containers counts those that run
     """
 
     version: str | None
@@ -37,11 +38,11 @@ class Docker(Daemon):
 
     @property
     def answers(self) -> bool:
-        """Say whether the daemon told of itself."""
+        """Return whether the daemon answers its values."""
         return self.default_runtime is not None
 
     def runtime(self, name: str) -> str | None:
-        """Return the path of a runtime that the daemon knows."""
+        """Return the path of a runtime of the daemon."""
         return dict(self.runtimes).get(name)
 
 
@@ -69,7 +70,7 @@ def parse_docker(lines: list[str]) -> Docker:
             sorted((name, str(row.get("path") or row.get("runtimeType") or "")) for name, row in runtimes.items())
         ),
         cgroup_driver=info.get("CgroupDriver"),
-        # Told since docker 25, where an empty list says that it is off.
+        # Reported since docker 25; an empty list: CDI is off.
         cdi=bool(info["CDISpecDirs"]) if "CDISpecDirs" in info else None,
         live_restore=bool(info.get("LiveRestoreEnabled")),
         containers=info.get("ContainersRunning") or 0,
@@ -77,7 +78,7 @@ def parse_docker(lines: list[str]) -> Docker:
 
 
 def _info(text: str | None) -> dict[str, Any]:
-    """Return what `docker info` printed; empty where the daemon gave no answer."""
+    """Return the output of `docker info`; empty where the daemon gave no answer."""
     if not text:
         return {}
     try:
@@ -86,5 +87,5 @@ def _info(text: str | None) -> dict[str, Any]:
         raise ParseError(f"`docker info` cannot be read as JSON: {error}") from error
     if not isinstance(info, dict):
         raise ParseError(f"`docker info` is no object, but {type(info).__name__}")
-    # The client prints what it knows of itself, too, where no daemon answers.
+    # Without a daemon, the client prints only its own values.
     return info if info.get("ServerVersion") else {}

@@ -1,7 +1,7 @@
-# Prints the client's version, and of the running unit's dockerd version, file, flags and answer. Asks for the unit
+# Prints the client's version, and the version, file, flags and answer of the running unit's dockerd. It needs the unit
 # docker.service (gpunode/system/unit.sh).
 #
-# A daemon that does not run is not asked: its socket would start it.
+# Nothing is sent to a daemon that does not run: its socket would start it.
 
 if command -v docker > /dev/null; then printed docker "$(timeout -k 2 10 docker --version)"; fi
 daemon docker.service dockerd || exit 0

@@ -1,4 +1,4 @@
-"""Podman on a node: its version, and which runtime its files of settings name."""
+"""Podman on a node: its version, and the runtimes of its configuration files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from gpunode.base.versions import program_version
 
 @dataclass(frozen=True)
 class Podman(Reading):
-    """Hold podman as it is.
+    """The podman of one node.
 
-    `version` is None where it is not there. `default_runtime` is what its files name, merged as containers.conf(5)
-    says, None where none does: then podman takes crun or runc; `said_in` is the file with the last word. `runtimes`
-    are (name, paths) of [engine.runtimes], `runtimes_in` (name, the file that says so last); `unreadable` are
-    `PATH: why` of files that are no TOML. `programs` are those of crun and runc that are on the PATH.
+    version: None where podman is missing
+    default_runtime: of its files, merged by containers.conf(5); None: podman chooses crun or runc
+    said_in: the file that sets the default runtime last
+    runtimes: (name, paths) of [engine.runtimes]; runtimes_in: (name, the file that sets it last)
+    unreadable: `PATH: why` of files that are not TOML
+    programs: which of crun and runc are on the PATH
     """
 
     version: str | None = None
@@ -30,7 +32,7 @@ class Podman(Reading):
     programs: tuple[str, ...] = ()
 
     def paths(self, runtime: str) -> tuple[str, ...]:
-        """Return where podman looks for a runtime, as far as its files say."""
+        """Return the paths of a runtime in the files."""
         return dict(self.runtimes).get(runtime, ())
 
 

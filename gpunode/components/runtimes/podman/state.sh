@@ -1,5 +1,5 @@
-# Prints which runtimes of containers are there, podman's version, and each of its files of settings in the order in
-# which they count. Podman itself is asked for its version alone: `podman info` would make its storage.
+# Prints the installed OCI runtimes, podman's version, and its configuration files in the order in which they count.
+# Of podman only its version is read: `podman info` would create its storage.
 
 for program in crun runc; do
   ! command -v "$program" > /dev/null || echo "program=$program"
