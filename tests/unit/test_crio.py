@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import plain
-from gpunode.components.runtimes.crio.decide import Desired, decide
+from gpunode.components.runtimes.crio.decide import decide
 from gpunode.components.runtimes.crio.editor import render
 from gpunode.components.runtimes.crio.state import Crio, Merged, merged, parse_crio
+from gpunode.components.runtimes.judge import Desired
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 from gpunode.node.requirements import judge as requirements
 from gpunode.settings import settings_from
