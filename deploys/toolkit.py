@@ -1,6 +1,6 @@
 """The NVIDIA container toolkit."""
 
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.components.runtimes.toolkit.packages import lost
 from gpunode.components.runtimes.toolkit.state import LEGACY, LINK_RULE, PACKAGES, PACMAN_PACKAGES
 from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
@@ -13,7 +13,7 @@ from gpunode.settings import ToolkitSettings
 
 @component("Container toolkit", own_files=True)
 def toolkit() -> None:
-    """Install the container toolkit's four packages at one version, and bring about what else is asked of it."""
+    """Install the container toolkit's four packages at one version, and configure it."""
     desired = settings().toolkit
     if not desired.enabled:
         return
@@ -21,7 +21,7 @@ def toolkit() -> None:
     driver = settings().driver
     container_toolkit.configuration(
         name="Configure the container toolkit",
-        desired=asked_of(desired, driver.root if driver.enabled else None),
+        desired=desired_keys(desired, driver.root if driver.enabled else None),
         by_containerd=settings().containerd.enabled and not is_image(),
     )
     if not is_image():

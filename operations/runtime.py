@@ -9,6 +9,7 @@ A `Program` has what differs between runtimes: see operations/containerd.py, doc
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,11 @@ from gpunode.components.runtimes.service import missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing
-from gpunode.operations.script import encoded
+from gpunode.operations.script import STANDARD_INPUT, command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, transaction_command
+
+# Runs the script on standard input: it holds a daemon's configuration, and that may hold registry credentials.
+_SENT = """sent=$(mktemp); trap 'rm -f "$sent"' EXIT; standard_input > "$sent"; sh "$sent" < /dev/null"""
 
 
 @dataclass(frozen=True)
@@ -88,28 +92,34 @@ def configured(
         f"{file.path} {'-' if file.text is None else encoded(file.text)} {actual.get(file.path, UNREAD)}"
         for file in change.files
     )
+    sent = {"program": name, "files": files, "staged": encoded(change.staged or ""), **variables}
     if judge.actual.active and restarts(change):
         if drain is not None:
+            yield check_command(program, sent)
             yield from drain(f"{name} is to be restarted")
         else:
             host.log(f"{name} is restarted; the restart disturbs {judge.containers} running containers")
     yield transaction_command(
         own,
         change.target,
-        program=name,
         unit=judge.unit,
         plugin=program.plugin,
         notes="/run/gpunode",
         loaded=loaded,
         # Without this program, the new configuration would run no container.
         needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
-        files=files,
-        staged=encoded(change.staged or ""),
         expected="\n".join(change.expected),
         act=change.act,
         proc="/proc",
-        **variables,
+        **sent,
     )
+
+
+def check_command(program: Program, variables: Mapping[str, str]) -> StringCommand:
+    """Return the command that has the program check its new configuration before the node is drained."""
+    settings = "\n".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    body = script(f"{settings}\n{program.functions}{script_file('runtime_check')}")
+    return command_with_input(script_command(f"{STANDARD_INPUT}{_SENT}"), body)
 
 
 def packages_of(judge: RuntimeJudge, *programs: str) -> tuple[str | None, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Asked, own_runc
+from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Keys, own_runc
 from gpunode.components.runtimes.toolkit.decide import decide_configuration, decide_links
 from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
@@ -91,7 +91,7 @@ def _state() -> State:
 def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
     """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
 
-    + version: the version that is asked for; None: any
+    + version: the desired version; None: any
     """
     state = _state()
     released = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
@@ -115,7 +115,7 @@ def held(family: str) -> Iterator[Any]:
 
 
 @node_operation
-def configuration(desired: Asked, by_containerd: bool = False) -> Iterator[Any]:
+def configuration(desired: Keys, by_containerd: bool = False) -> Iterator[Any]:
     """Write the desired keys of config.toml. Nothing is restarted: each start of a container reads the file.
 
     + desired: key (as a tuple) -> its value; None: not there
@@ -144,16 +144,9 @@ def specification(generate: bool) -> Iterator[Any]:
         driver, mig = driver_state(), host.get_fact(Mig)
     decision = decide_specification(generate, _state(), driver, None if isinstance(mig, Unknown) else mig)
     change = change_now(Specification, decision)
-    waiting = next((step.waits for step in decision.steps if step.waits is not None), None)
     if change is None:
-        if waiting:
-            host.noop(f"reboot pending: {waiting}")
-        elif not generate:
-            host.noop("there is no CDI specification of gpunode's")
-        elif driver.loaded_version is None:
-            host.noop("no driver is loaded, which a CDI specification would be of")
-        else:
-            host.noop(f"there is a CDI specification of driver {driver.loaded_version}")
+        found = (f"CDI specification: {item.actual}; desired: {item.desired}" for item in decision.findings)
+        host.noop("; ".join(found) or "no CDI specification of gpunode's, or no driver that one would be of")
         return
     if change.going:
         yield script_command('rm -f -- "$@"', *change.going)

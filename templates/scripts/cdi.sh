@@ -1,8 +1,8 @@
-# Functions about a CDI specification. aside: what was there before and is not ours is kept beside it, under a name that
+# Functions about a CDI specification. aside: what was there before and is not ours is kept, under a name that
 # no runtime reads; it takes $stale, $mark, $target and $own. proven FILE ends the script where it does not name the
 # libcuda of the loaded driver's $version, below its $root.
 
-# shellcheck disable=SC2154  # set by whoever sends it
+# shellcheck disable=SC2154  # set by the caller
 
 aside() {
   for file in $stale; do

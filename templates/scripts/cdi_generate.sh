@@ -1,9 +1,9 @@
 # Makes the CDI specification $target, on top of cdi.sh.
-# Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts stand beside that
+# Runtimes read each .yaml of the target's folder, and for some GPUs nvidia-ctk writes several: drafts are next to that
 # folder, on the same file system. What a run that was cut off left there goes with the next
 # (gpunode/system/interrupted.sh).
 
-# shellcheck disable=SC2154  # set by whoever sends it
+# shellcheck disable=SC2154  # set by the caller
 
 folder=$(dirname "$target"); mkdir -p "$folder"
 work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
@@ -15,9 +15,9 @@ nvidia-ctk cdi generate "$@" --output="$work/nvidia.yaml" >&2
 { printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
 proven "$work/marked"
 case " $stale " in *" $target "*) ;; *)
-  # An empty one is what a failed `nvidia-ctk cdi generate > FILE` leaves: nobody loses anything by it.
+  # An empty one is what a failed `nvidia-ctk cdi generate > FILE` leaves: nothing is lost with it.
   if [ -s "$target" ] && [ "$(head -n 1 "$target")" != "$mark" ]; then
-    echo "gpunode: cause: somebody wrote $target between the reading and the change; nothing was changed" >&2
+    echo "gpunode: cause: $target was written between the reading and the change; nothing was changed" >&2
     echo "gpunode: remedy: run again; where it is of another kind than nvidia.com/gpu, move it away first" >&2; exit 1
   fi;;
 esac

@@ -1,6 +1,6 @@
 # Has the toolkit's own service make the CDI specification $target, on top of cdi.sh.
 
-# shellcheck disable=SC2154  # set by whoever sends it
+# shellcheck disable=SC2154  # set by the caller
 
 systemctl enable --now nvidia-cdi-refresh.path
 systemctl enable nvidia-cdi-refresh.service

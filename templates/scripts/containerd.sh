@@ -56,8 +56,8 @@ effective() {
       if (section == "" && $1 == "enable_cdi") print $1 "=" value
       key = tolower($1) == "binaryname" ? "BinaryName" : tolower($1) == "systemdcgroup" ? "SystemdCgroup" : ""
       option = section "." key
-      if (section ~ /^containerd\.runtimes\.[^.]*\.options$/ && key != "" && (folds || $1 == key || !(option in options)))
-        options[option] = value
+      is_option = section ~ /^containerd\.runtimes\.[^.]*\.options$/ && key != ""
+      if (is_option && (folds || $1 == key || !(option in options))) options[option] = value
     }
     END {
       for (option in options) print option "=" options[option]

@@ -46,6 +46,13 @@ def desired(data: dict[str, Any]) -> Desired:
     return desired_of(settings_from(data))
 
 
+def rendered(root: str, version: str, desired: Runtimes) -> dict[str, Any]:
+    """Return the CRI plugin's table of the rendered root file, which a second rendering leaves alone."""
+    text = render(root, version, desired)
+    assert render(text, version, desired) == text
+    return next(table for name, table in tomllib.loads(text)["plugins"].items() if "cri" in name)
+
+
 def drop_in_document(root: str, version: str, desired: Runtimes) -> dict[str, Any]:
     """Return the parsed text of the drop-in for a root file."""
     return tomllib.loads(drop_in(root, version, desired))

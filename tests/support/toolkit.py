@@ -10,7 +10,7 @@ from typing import Any
 from gpunode.base.template import rendered
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
-from gpunode.components.runtimes.toolkit.configuration import Difference, asked_of, differences, faults, render
+from gpunode.components.runtimes.toolkit.configuration import Difference, desired_keys, differences, faults, render
 from gpunode.components.runtimes.toolkit.specification import decide_specification
 from gpunode.components.runtimes.toolkit.state import PACKAGES, parse_toolkit
 from gpunode.settings import settings_from
@@ -34,12 +34,12 @@ HELD = replace(
 
 def edited(text: str | None, settings: dict[str, Any]) -> str:
     """Return the text of config.toml as these settings ask for it."""
-    return render(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+    return render(text, desired_keys(settings_from({"toolkit": settings}).toolkit))
 
 
 def differing(text: str | None, settings: dict[str, Any]) -> tuple[Difference, ...]:
     """Return how config.toml differs from what these settings ask for."""
-    return differences(text, asked_of(settings_from({"toolkit": settings}).toolkit))
+    return differences(text, desired_keys(settings_from({"toolkit": settings}).toolkit))
 
 
 def faulty_keys(text: str, files: dict[str, str] | None = None, version: str = "1.20.2") -> list[str]:

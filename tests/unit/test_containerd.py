@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 import tomlkit
 from hypothesis import given
-from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
 from gpunode.components.runtimes.containerd.change import needed_change
 from gpunode.components.runtimes.containerd.decide import Desired
 from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
 from gpunode.components.runtimes.containerd.editor import render
-from gpunode.components.runtimes.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
+from gpunode.components.runtimes.containerd.state import Containerd, DropIn, parse_containerd
+from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.operations import containerd
 from gpunode.operations.containerd import PROGRAM
@@ -38,22 +37,6 @@ ROOT_FILES = [
     (None, "1.6.20"),
     (None, "2.1.9"),
 ]
-
-
-@pytest.mark.parametrize(("name", "version"), ROOT_FILES)
-def test_an_edited_file_has_the_desired_runtimes_and_all_else_as_before(name: str | None, version: str) -> None:
-    before = (DATA / name).read_text() if name else None
-    after, made = render(before, version, Runtimes()), drop_in(before, version, Runtimes())
-    for text in (after, made):
-        default, runtimes = effective_runtimes(text)
-        assert default == "nvidia"
-        assert {each.name: each.systemd_cgroup for each in runtimes} == {"runc": True, "nvidia": True}
-    assert {each.name: each.binary for each in effective_runtimes(after)[1]} == {"runc": None, "nvidia": NVIDIA_RUNTIME}
-    assert tomllib.loads(made)["version"] == tomllib.loads(after)["version"]
-    assert render(after, version, Runtimes()) == after
-    if before is not None:
-        assert {line for line in before.splitlines() if "#" in line} <= set(after.splitlines())
-        assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
 
 
 @pytest.mark.parametrize(("name", "version"), ROOT_FILES)
@@ -74,45 +57,6 @@ def _written(node: Containerd, placement: Any) -> Containerd:
     texts |= {file.path: file.text for file in change.files}
     drop_ins = [DropIn(PATH, section=True, text=texts[PATH])] if texts.get(PATH) is not None else []
     return replace(node, config_text=texts[node.config_path], drop_ins=tuple(drop_ins))
-
-
-def _without_ours(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a parsed file without the keys that are gpunode's to set."""
-    document.pop("version", None)
-    for plugin in document.get("plugins", {}).values():
-        containerd = plugin.get("containerd", {}) if isinstance(plugin, dict) else {}
-        containerd.pop("default_runtime_name", None)
-        for name in ("runc", "nvidia"):
-            runtime = containerd.get("runtimes", {}).get(name, {})
-            runtime.get("options", {}).pop("SystemdCgroup", None)
-            runtime.get("options", {}).pop("BinaryName", None)
-            for key in ("runtime_type", "privileged_without_host_devices"):
-                runtime.pop(key, None)
-            if runtime.get("options") == {}:
-                runtime.pop("options")
-            if runtime == {} and "runtimes" in containerd:
-                containerd["runtimes"].pop(name, None)
-        if containerd.get("runtimes") == {}:
-            containerd.pop("runtimes")
-        if containerd == {} and isinstance(plugin, dict):
-            plugin.pop("containerd", None)
-    plugins = {name: plugin for name, plugin in document.get("plugins", {}).items() if plugin != {}}
-    return {key: value for key, value in {**document, "plugins": plugins}.items() if value != {}}
-
-
-@given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
-def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
-    foreign: dict[str, Any], plugin: dict[str, Any], runtimes: str, cgroup: bool
-) -> None:
-    plugin.pop("containerd", None)
-    for key in ("plugins", "version", "disabled_plugins"):
-        foreign.pop(key, None)
-    before = tomlkit.dumps({"version": 2, **foreign, "plugins": {"io.containerd.grpc.v1.cri": plugin}})
-    asked = Runtimes(default=runtimes, systemd_cgroup=cgroup)
-    after = render(before, "1.7.24", asked)
-    assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
-    assert effective_runtimes(after)[0] == runtimes
-    assert render(after, "1.7.24", asked) == after
 
 
 @given(foreign=FOREIGN)

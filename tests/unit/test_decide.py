@@ -22,7 +22,7 @@ from gpunode.components.runtimes.docker.decide import desired_of as docker_desir
 from gpunode.components.runtimes.docker.editor import render as render_docker
 from gpunode.components.runtimes.podman.state import Podman
 from gpunode.components.runtimes.runtime import Runtimes
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.runtimes import Containerd as ContainerdFact
@@ -215,7 +215,8 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
     every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own)})],
         "toolkit": [
-            (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
+            (toolkit.configuration, {"desired": desired_keys(own.toolkit)}),
+            (toolkit.specification, {"generate": True}),
         ],
         "containerd": [(containerd.configuration, {"desired": containerd_desired(own)})],
         "docker": [(docker.configuration, {"desired": docker_desired(own)})],

@@ -14,7 +14,7 @@ from gpunode.base.decision import Decision, bad
 from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.components.runtimes.toolkit.decide import Desired, decide, desired_of
 from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification
@@ -152,7 +152,7 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
     refusals: list[str] = []
     for kind, operation, arguments in (
         (None, toolkit.held, {"family": "apt"} if desired.hold else None),
-        (str, toolkit.configuration, {"desired": asked_of(own.toolkit)}),
+        (str, toolkit.configuration, {"desired": desired_keys(own.toolkit)}),
         (Specification, toolkit.specification, {"generate": desired.cdi}),
         (tuple, toolkit.device_links, {} if desired.device_links else None),
     ):

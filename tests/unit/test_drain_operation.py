@@ -123,8 +123,8 @@ def restart(host: Host, name: str = "gpu-1", desired: Desired = DESIRED, **setti
 def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordoned(
     host: Host, cluster: Cluster
 ) -> None:
-    (command,) = restart(host)
-    assert "gpunode-$name" in command and cluster.asked == DRAINED
+    check, command = restart(host)
+    assert "gpunode-$name" not in check and "gpunode-$name" in command and cluster.asked == DRAINED
     assert cluster.cordoned and cluster.note is not None
     assert unnamed(cluster.note["reason"], "containerd") == []
     # Whatever fails after it: the end of the run names the cordon, until the node is given back.
@@ -152,7 +152,8 @@ def test_a_restart_of_docker_is_drained_for_and_a_reload_is_not(
     host: Host, cluster: Cluster, differs: dict[str, Any], drains: bool
 ) -> None:
     host.readings[DockerFact] = replace(RIGHT, **differs)
-    assert len(done(docker.configuration._inner(ASKED, drain=drain()), host)) == 1
+    # The program checks its new configuration before the drain.
+    assert len(done(docker.configuration._inner(ASKED, drain=drain()), host)) == 1 + drains
     assert cluster.asked == (DRAINED if drains else [])
 
 
@@ -273,14 +274,14 @@ def _second_node(
     for name in ("gpu-1", "gpu-2"):
         host.name = name
         left = restart(host, name, **settings)
-    assert found.cordoned is (left != ["failed"])
+    assert found.cordoned is (left[-1] != "failed")
     return left
 
 
 def test_a_run_empties_no_more_nodes_at_once_than_it_may(
     host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _second_node(host, monkeypatch) == ["failed"]
+    assert _second_node(host, monkeypatch)[-1] == "failed"
     assert unnamed(host.refusals[0], "gpu-1 of this run") == []
     assert "gpunode rollout" in host.refusals[0]
 
@@ -357,7 +358,7 @@ def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
     host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pods: tuple[int, int], wave: str, most: int
 ) -> None:
     monkeypatch.setenv(WAVE, wave)
-    assert len(_second_node(host, monkeypatch, pods, disruption={"max_parallel": most})) == 1
+    assert len(_second_node(host, monkeypatch, pods, disruption={"max_parallel": most})) == 2
     assert host.refusals == []
 
 
@@ -392,7 +393,7 @@ def test_a_dry_run_tells_of_the_drain_and_drains_nothing(host: Host, cluster: Cl
     told: list[str] = []
     host.log = told.append  # type: ignore[method-assign,assignment]
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    first, _ = containerd.configuration._inner(desired=Desired(), drain=drain())
+    _, first, _ = containerd.configuration._inner(desired=Desired(), drain=drain())
     assert isinstance(first, FunctionCommand)
     assert unnamed(told[0], "node gpu-1", "1 pods", "containerd") == []
     assert not cluster.cordoned

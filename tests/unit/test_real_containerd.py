@@ -173,36 +173,40 @@ def test_each_two_values_of_the_keys_with_companions_keep_the_cri_plugin() -> No
 
 
 @pytest.mark.tier3
-def test_all_combinations_of_the_keys_with_companions_keep_the_cri_plugin() -> None:
+@pytest.mark.parametrize("release", [*SUITES, *GROUPS])
+def test_all_combinations_of_the_keys_with_companions_keep_the_cri_plugin(release: str) -> None:
     fewer: dict[str, Any] = {
         "carrier": (("runc", "runc"), ("runc", "crun"), ("old", "old"), ("nvidia", "runc")),
         "type": (RUNC_V1_LINUX, RUNC_V2),
         "engine": ((), ("runtime_engine", "runtime_root")),
     }
-    assert _check(all_rows, programs(*SUITES, *GROUPS), **fewer)
+    assert _check(all_rows, programs(release), **fewer)
 
 
-def _cases() -> Iterator[tuple[Program, str, str | None, str, Runtimes]]:
-    """Yield the cases of the editor, whose results tests/cases holds, with the program of their release."""
+def _cases(some: tuple[Program, ...]) -> Iterator[tuple[Program, str, str | None, str, Runtimes]]:
+    """Yield the cases of the editor, whose results tests/cases holds, with the programs of their release."""
     for file in sorted((CASES / "gpunode.components.runtimes.containerd.editor.render").glob("*.yaml")):
         loaded = yaml.safe_load(file.read_text())
         for number, case in enumerate(loaded if isinstance(loaded, list) else [loaded]):
             given = case["arguments"]
             before, version, desired = given if isinstance(given, list) else given.values()
-            for program in programs() if "returns" in case else ():
+            for program in some if "returns" in case else ():
                 if major_minor(program.version) == major_minor(version):
                     yield program, f"{file.stem} {number}", before, "root", build(Runtimes, desired)
 
 
-def test_the_cases_of_the_editor_and_files_that_people_have_become_the_right_ones() -> None:
+@pytest.mark.parametrize(
+    "releases", [tuple(SUITES), pytest.param(GROUPS, marks=pytest.mark.tier3)], ids=["debian", "go"]
+)
+def test_the_cases_of_the_editor_and_files_that_people_have_become_the_right_ones(releases: tuple[str, ...]) -> None:
     ways = (("root", Runtimes()), ("drop-in", Runtimes("runc", False)))
     files = [
         (program, f"{name} {way}", known_file(name, program.version), way, desired)
-        for program, name, (way, desired) in product(programs(), FILES, ways)
+        for program, name, (way, desired) in product(programs(*releases), FILES, ways)
     ]
     assert all_wrong(files) == {}
     # Some cases are of files that keep the CRI plugin from loading.
-    found = all_wrong(_cases())
+    found = all_wrong(_cases(programs(*releases)))
     assert {name: lines for name, lines in found.items() if not lines[0].startswith("not loaded before")} == {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -18,8 +17,8 @@ from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
-from gpunode.operations.runtime import transaction
-from gpunode.operations.script import script
+from gpunode.operations.runtime import check_command, transaction
+from gpunode.operations.script import encoded, script
 from gpunode.operations.transaction import transaction_text
 from tests.support.containerd import state
 from tests.support.messages import unnamed
@@ -81,12 +80,12 @@ class Lab:
     ) -> subprocess.CompletedProcess[str]:
         """Let the transaction write a file, if any, and remove another."""
         gone = f"\n{removes} - unread" if removes else ""
-        encoded = base64.b64encode((text or "").encode()).decode()
+        new = encoded(text or "")
         variables = {
             "program": "containerd", "unit": "containerd.service", "plugin": "its CRI plugin",
             "notes": str(self.folder / "run"), "loaded": loaded, "needs": needs, "act": act,
-            "files": f"{self.config} {encoded} {was}{gone}" if text is not None else "",
-            "staged": encoded,
+            "files": f"{self.config} {new} {was}{gone}" if text is not None else "",
+            "staged": new,
             "expected": "containerd.default_runtime_name=nvidia\ncontainerd.runtimes.nvidia.options.SystemdCgroup=true",
             "proc": str(self.folder), "config": str(self.config), "binary": str(self.folder / "bin" / "containerd"),
         }  # fmt: skip
@@ -221,6 +220,27 @@ def test_the_cri_plugin_validates_its_settings_before_any_restart(
     trial = plain((lab.folder / "trial").read_text())
     assert trial["plugins"] == plain(RIGHT)["plugins"] and trial["required_plugins"] == ["io.containerd.grpc.v1.cri"]
     assert not [*lab.folder.glob("containerd/trial*")]
+
+
+def test_a_configuration_is_checked_before_a_drain_and_nothing_is_changed(lab: Lab) -> None:
+    drop_in = lab.folder / "99-gpunode.toml"
+    sent = {
+        "program": "containerd", "config": str(lab.config), "binary": str(lab.folder / "bin" / "containerd"),
+        "files": f"{drop_in} {encoded(RIGHT)} unread\n{lab.config} - unread",
+        "staged": encoded(f'# imports\nimports = ["{drop_in}.gpunode-new"]\n{RIGHT}'),
+    }  # fmt: skip
+    command = check_command(containerd.PROGRAM, sent)
+    (text,) = command.connector_arguments["_stdin"]
+    for said, code in (("", 0), ("invalid plugin config: x", 1)):
+        if said:
+            (lab.folder / "said").write_text(said)
+        before = sorted(lab.folder.iterdir())
+        done = subprocess.run(
+            ["sh", "-c", command.get_raw_value()], input=f"{text}\n", check=False, capture_output=True, text=True,
+            env={"PATH": f"{lab.folder / 'bin'}:{os.environ['PATH']}", "LAB": str(lab.folder)}, timeout=60,
+        )  # fmt: skip
+        assert (done.returncode, said in done.stderr, lab.config.read_text()) == (code, True, OLD), done.stderr
+        assert {*lab.folder.iterdir()} - {*before} <= {lab.folder / "trial"}
 
 
 def test_the_target_is_not_blamed_where_the_daemon_does_not_work_by_its_old_file_either(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, pla
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.runtime import Runtimes
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.components.runtimes.toolkit.configuration import render as render_toolkit
 from gpunode.settings import settings_from
 from tests.support.containerd_files import CRI2, CRI3, configurations, meant
@@ -75,7 +75,7 @@ def test_the_toolkit_s_configuration_in_any_style_says_what_is_meant_and_settles
 ) -> None:
     values = {"disable-require": False, "nvidia-container-runtime": {"mode": "auto", "runtimes": runtimes},
               "nvidia-container-cli": {"load-kmods": True}}  # fmt: skip
-    asked = asked_of(settings_from({"toolkit": {"mode": "legacy", "debug": debug}}).toolkit)
+    asked = desired_keys(settings_from({"toolkit": {"mode": "legacy", "debug": debug}}).toolkit)
     wanted = copy.deepcopy(values)
     for (table, key), value in asked.items():
         if value is not None:

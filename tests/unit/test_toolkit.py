@@ -15,7 +15,7 @@ import pytest
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import Unknown
 from gpunode.components.runtimes.toolkit.cdi import CDI_MARK, CdiSpecification
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit, parse_toolkit
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Mig as MigFact
@@ -169,7 +169,7 @@ def test_a_configuration_that_is_unknown_or_no_toml_or_right_is_left_as_it_is(
 
 
 def test_a_mode_that_the_installed_toolkit_does_not_know_is_not_written(host_with: HostWith) -> None:
-    asked = asked_of(settings_from({"toolkit": {"mode": "jit-cdi"}}).toolkit)
+    asked = desired_keys(settings_from({"toolkit": {"mode": "jit-cdi"}}).toolkit)
     host = host_with(GOOD.toolkit)
     assert commands(toolkit.configuration, host, desired=asked) == []
     assert unnamed(host.refusals[0], "jit-cdi", "1.18.0", "1.17.8") == []
@@ -232,7 +232,7 @@ def _generated(root: Path, made: str, there: str | None, read: bool = True) -> s
         (LOADED, "", False, "", []),
         ("535.261.03", "kind: mine\n", True, f"libcuda.so.{LOADED}", []),
         # It was made since the node was read.
-        (LOADED, "kind: mine\n", False, "somebody wrote", []),
+        (LOADED, "kind: mine\n", False, "was written", []),
     ],
 )
 def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.toolkit.configuration import asked_of, differences, render
+from gpunode.components.runtimes.toolkit.configuration import desired_keys, differences, render
 from gpunode.settings import ToolkitSettings, settings_from
 
 pytestmark = pytest.mark.pure
@@ -20,7 +20,7 @@ SHARED = {"preset": "shared"}
 
 
 def asked(**settings: Any) -> Any:
-    return asked_of(settings_from({"toolkit": settings}).toolkit)
+    return desired_keys(settings_from({"toolkit": settings}).toolkit)
 
 
 _NAMES = st.sampled_from(

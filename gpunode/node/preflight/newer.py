@@ -7,13 +7,9 @@ from operator import attrgetter
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage
-from gpunode.node import Node
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
-
-# Packages of runtimes, whose version is read also where the runtime itself is not.
-_PACKAGES = {"containerd": ("containerd", "containerd.io"), "docker": ("docker.io", "docker-ce")}
 
 NEWER = CautionMessage(
     "newer-than-known",
@@ -64,12 +60,7 @@ def _desired(settings: Settings) -> Iterator[tuple[str, str, str | None]]:
 
 def _actual(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, str | None]]:
     """Yield (component, program, version) on the node of what gpunode configures."""
-    installed = dict(machine.runtime_packages.installed)
-    for program, names in _PACKAGES.items():
-        if getattr(settings, program).enabled:
-            own = getattr(machine, program).version if isinstance(machine, Node) else None
-            yield program, program, own or next((installed[name] for name in names if name in installed), None)
-    for component in ("toolkit", "podman", "crio", "dcgm"):
+    for component in ("containerd", "docker", "toolkit", "podman", "crio", "dcgm"):
         if getattr(settings, component).enabled:
             yield component, component, getattr(machine, component).version
     if settings.driver.enabled and not settings.driver.removes:

@@ -43,9 +43,6 @@ class Fault:
 
 FAULTS = {
     "an unparsable file": Fault(f"echo 'version = = 2' > {CONFIG}", "the file is not TOML"),
-    "schema 4 under an old containerd": Fault(
-        f"echo 'version = 4' > {CONFIG}", "has version = 4, but containerd 1.6.20 reads 1, 2"
-    ),
     "a read-only file system": Fault(
         "mount --bind /etc/containerd /etc/containerd; mount -o remount,bind,ro /etc/containerd",
         f"{CONFIG} cannot be written",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 
-from tests.molecule.containerd.conftest import CONFIG, Bench, Machine, each
+from tests.molecule.containerd.conftest import CONFIG, Bench, Machine
 from tests.support.containerd_files import known_file
 
 CONFIGURE = "Configure containerd: default runtime nvidia"
@@ -22,28 +22,25 @@ SPARE = "privileged_without_host_devices"
 def test_what_takes_no_restart_is_written_under_running_containers_and_what_does_waits(
     machines: tuple[Machine, ...], bench: Bench
 ) -> None:
-    some = (machines[0], machines[2])
-    names = [machine.node.name for machine in some]
-    each(some, lambda machine: machine.start_with(known_file("kubeadm", machine.version)))
-    assert bench.run(*names, placement="root").code == 0
-    each(some, lambda machine: machine.out(f"sed -i /{SPARE}/d {CONFIG}; systemctl restart containerd"))
-    each(some, lambda machine: machine.serves())
-    work = "run --detach --rootfs /srv/gpunode-lab/rootfs work /bin/sleep 900"
-    each(some, lambda machine: machine.out(f"PATH={machine.folder}:$PATH ctr {work}"))
-    started = [machine.started() for machine in some]
-    run = bench.run(*names, allow="nothing", placement="root")
+    machine = machines[2]
+    node = machine.node.name
+    machine.start_with(known_file("kubeadm", machine.version))
+    assert bench.run(node, placement="root").code == 0
+    machine.out(f"sed -i /{SPARE}/d {CONFIG}; systemctl restart containerd")
+    machine.serves()
+    machine.out(f"PATH={machine.folder}:$PATH ctr run --detach --rootfs /srv/gpunode-lab/rootfs work /bin/sleep 900")
+    started = machine.started()
+    run = bench.run(node, allow="nothing", placement="root")
     assert run.code == 0, run.printed
-    assert len(run.operations("success")[CONFIGURE]) == len(some), run.printed
-    before = [machine.text() for machine in some]
-    assert all(SPARE in text for text in before)
-    waits = bench.run(*names, allow="nothing", placement="root", systemd_cgroup=False)
+    assert CONFIGURE in run.operations("success"), run.printed
+    before = machine.text()
+    assert SPARE in before
+    waits = bench.run(node, allow="nothing", placement="root", systemd_cgroup=False)
     assert (waits.code, waits.operations("success")) == (0, {}), waits.printed
-    assert waits.printed.count("restart pending") >= len(some)
-    assert [machine.text() for machine in some] == before
-    assert [machine.started() for machine in some] == started
-    for machine in some:
-        assert "RUNNING" in machine.out(f"{machine.folder}/ctr task ls | grep work")
-        machine.out(f"{machine.folder}/ctr task rm -f work; {machine.folder}/ctr container rm work")
+    assert "restart pending" in waits.printed
+    assert (machine.text(), machine.started()) == (before, started)
+    assert "RUNNING" in machine.out(f"{machine.folder}/ctr task ls | grep work")
+    machine.out(f"{machine.folder}/ctr task rm -f work; {machine.folder}/ctr container rm work")
 
 
 def test_of_two_containerds_on_a_node_the_running_unit_s_binary_and_file_are_configured(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gpunode.base import tables, versions
-from gpunode.components.runtimes.toolkit.configuration import asked_of
+from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.lab.go_programs import programs
 from gpunode.lab.nodes import Node
 from gpunode.settings import ToolkitSettings
@@ -431,7 +431,7 @@ def test_the_table_knows_each_hook_by_the_version_that_brought_it_and_the_toolki
     known = {"update-ldcache": "0", "create-symlinks": "0", **tables.toolkit().hooks}
     # The program prints the file as it understands it.
     desired = {
-        key: value for key, value in asked_of(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
+        key: value for key, value in desired_keys(ToolkitSettings.model_validate(SHARED)).items() if key[-1] != "debug"
     }
     read = tomllib.loads(out(node, f"nvidia-ctk --quiet config --config-file={CONFIG}"))
     actual: dict[tuple[str, ...], Any] = {key: functools.reduce(dict.__getitem__, key, read) for key in desired}

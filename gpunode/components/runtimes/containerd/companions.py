@@ -7,10 +7,13 @@ these programs. nvidia-ctk 1.20.2 inherits from the same runtime, but takes over
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpunode.base import versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, filled, put, table_in
+
+if TYPE_CHECKING:
+    from gpunode.components.runtimes.containerd.state import Containerd
 
 RUNC_TYPE = "io.containerd.runc.v2"
 # containerd 1's shim that alone has `runtime_engine`, `runtime_root`, `no_pivot` and the CRI plugin's `systemd_cgroup`.
@@ -116,6 +119,24 @@ def _moved(runtime: Table, shim: Mapping[str, Any], linux: bool) -> Iterator[tup
             yield option, value
     if linux and shim.get("no_pivot"):
         yield "NoPivotRoot", True
+
+
+def program_of(runtime: Mapping[str, Any]) -> str | None:
+    """Return the program of a runtime; None where its type takes the PATH's runc, or has no program."""
+    return (
+        tables_in(runtime, "options").get("BinaryName") or (is_linux(runtime) and runtime.get("runtime_engine")) or None
+    )
+
+
+def own_program(state: Containerd) -> str | None:
+    """Return the program that a runtime nvidia calls in place of the PATH's runc: runc's own, else the default's.
+
+    It is the same before a run and after it, when the default runtime is nvidia.
+    """
+    programs = {each.name: each.binary for each in state.runtimes if is_runc_type(each.type) and each.binary}
+    program = programs.get("runc") or programs.get(state.default_runtime or "")
+    # nvidia-container-runtime would call itself.
+    return program if program and "nvidia-container-runtime" not in program else None
 
 
 def set_privileged(nvidia: Table, beneath: Mapping[str, Any], runtimes: Iterable[Mapping[str, Any]]) -> None:

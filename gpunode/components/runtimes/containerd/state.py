@@ -14,6 +14,7 @@ from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.terminal import printable
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
+from gpunode.components.runtimes.containerd.companions import program_of
 from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
 from gpunode.components.runtimes.containerd.keys import as_read
@@ -151,7 +152,7 @@ def effective_runtimes(merged: str, containerd_version: str | None = None) -> tu
                 Runtime(
                     name=name,
                     type=runtime.get("runtime_type") or None,
-                    binary=runtime.get("options", {}).get("BinaryName") or None,
+                    binary=program_of(runtime),
                     systemd_cgroup=bool(runtime.get("options", {}).get("SystemdCgroup", False)),
                 )
                 for name, runtime in sorted(containerd.get("runtimes", {}).items())

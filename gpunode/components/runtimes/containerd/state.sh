@@ -75,7 +75,7 @@ for file in $imports; do
   case "$file" in /*) matches "$file";; ''|,*) ;; *) relative=$relative$file$NL;; esac
 done
 # A relative one may be of the folder of any file that is imported.
-for pass in 1 2; do
+for _ in 1 2; do
   set -f; IFS=$NL
   for folder in $folders; do
     for file in $relative; do matches "$folder/$file"; done

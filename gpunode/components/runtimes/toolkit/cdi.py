@@ -77,9 +77,11 @@ def read(
     """
     ours = text.partition("\n")[0].rstrip() == CDI_MARK
     content = _content(text)
-    if isinstance(content, dict) and isinstance(kind := content.get("kind"), str) and kind != KIND:
+    if isinstance(content, str):
+        return CdiSpecification(path, None, ours, unreadable=content)
+    if isinstance(kind := content.get("kind"), str) and kind != KIND:
         return None
-    if (why := content if isinstance(content, str) else next(_wrong(content), None)) is not None:
+    if (why := next(_wrong(content), None)) is not None:
         return CdiSpecification(path, None, ours, unreadable=why)
     devices = {str(each["name"]): each["containerEdits"] for each in content["devices"]}
     edits = [content.get("containerEdits") or {}, *devices.values()]
@@ -180,7 +182,7 @@ def _wrong(content: dict[str, Any]) -> Iterator[str]:
     yield from (f"the device {name} has no containerEdits" for name, own in devices.items() if not any(own.values()))
     version, known = str(content["cdiVersion"]).removeprefix("v"), tables.toolkit().cdi_versions
     if version not in known and not (_VERSION.fullmatch(version) and not versions.at_least(known[-1], version)):
-        yield f"there is no cdiVersion {version!r}"
+        yield f"there is no cdiVersion {version[:60]!r}"
         return
     edits = [content.get("containerEdits") or {}, *devices.values()]
     used = {
@@ -204,11 +206,11 @@ def _misfits(value: Any, form: Any, name: str) -> Iterator[str]:
         fields = {field.removesuffix("!"): own for field, own in form.items()}
         for field, each in value.items():
             if field not in fields:
-                yield f"{name} has a field {field!r}, which CDI does not have"
+                yield f"{name} has a field {str(field)[:60]!r}, which CDI does not have"
             elif each is not None:
                 yield from _misfits(each, fields[field], str(field))
     elif isinstance(form, list) and isinstance(value, list):
         for each in value:
             yield from _misfits(each, form[0], name)
     elif isinstance(form, dict | list) or not (form(value) if callable(form) else value in form):
-        yield f"{name} is {value!r}"
+        yield f"{name} is {str(value)[:60]!r}"

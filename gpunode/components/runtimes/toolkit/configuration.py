@@ -38,7 +38,7 @@ _OURS = "by gpunode: driver.root"
 Key = tuple[str, ...]
 # The desired value of a key; None: no such key; several texts: the first ones of its list.
 Value = str | bool | tuple[str, ...] | None
-Asked = Mapping[Key, Value]
+Keys = Mapping[Key, Value]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Difference:
     desired: str
 
 
-def asked_of(settings: ToolkitSettings, root: str | None = None, programs: tuple[str, ...] = ()) -> dict[Key, Value]:
+def desired_keys(
+    settings: ToolkitSettings, root: str | None = None, programs: tuple[str, ...] = ()
+) -> dict[Key, Value]:
     """Return the keys that the settings name.
 
     root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
@@ -83,7 +85,7 @@ def own_runc(runtimes: Iterable[Runtime]) -> tuple[str, ...]:
     return tuple(program for program in programs if program is not None and program.startswith("/"))
 
 
-def written_keys(actual: ContainerToolkit, desired: Asked, version: str | None) -> dict[Key, Value]:
+def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
     """Return the keys that a run writes: the desired ones, and those that it takes out.
 
     A mode and runtimes by which no container starts are taken out, for the toolkit's defaults work. A root that is / on
@@ -102,7 +104,7 @@ def written_keys(actual: ContainerToolkit, desired: Asked, version: str | None) 
     return {**dict.fromkeys(wrong.intersection(resets)), **written}
 
 
-def others_root(text: str | None, desired: Asked) -> str | None:
+def others_root(text: str | None, desired: Keys) -> str | None:
     """Return the root that an operator wrote where the driver is to be at /; None where there is none."""
     if ROOT not in desired or desired[ROOT] is not None:
         return None
@@ -126,7 +128,7 @@ def runtime_mode(text: str | None) -> str | None:
         return None
 
 
-def render(text: str | None, desired: Asked) -> str:
+def render(text: str | None, desired: Keys) -> str:
     """Return the text of config.toml with the desired keys; `text` is the actual file, None for none.
 
     Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
@@ -135,7 +137,7 @@ def render(text: str | None, desired: Asked) -> str:
     return edited(text or "", lambda document: _change(document, desired))
 
 
-def differences(text: str | None, desired: Asked) -> tuple[Difference, ...]:
+def differences(text: str | None, desired: Keys) -> tuple[Difference, ...]:
     """Return the keys that are not as desired; raise ConfigurationRefused as `render` does."""
     actual = plain(text or "")
     found = []
@@ -156,7 +158,7 @@ def _with_first(present: Any, value: Value) -> Any:
     return listed if same else [*value, *(each for each in listed if each not in value)]
 
 
-def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> list[Difference]:
+def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list[Difference]:
     """Return the values by which no container starts, or none gets a GPU; not those that a run writes (`desired`).
 
     version: of the toolkit; None where another one comes. Raises ConfigurationRefused as `differences` does.
@@ -221,7 +223,7 @@ def _written(value: object) -> str:
     return "none" if value is None else tomlkit.item(value).as_string()
 
 
-def _change(document: Table, desired: Asked) -> None:
+def _change(document: Table, desired: Keys) -> None:
     for key, value in desired.items():
         present = _value(document, key)
         if value is None and present is None:

@@ -20,8 +20,8 @@ from gpunode.components.runtimes.toolkit.configuration import (
     MODE,
     PATH,
     RUNTIMES,
-    Asked,
-    asked_of,
+    Keys,
+    desired_keys,
     differences,
     faults,
     others_root,
@@ -91,7 +91,7 @@ class Desired:
     version: str | None = None
     migrate: bool = False
     hold: bool = False
-    configuration: Asked = field(default_factory=dict)
+    configuration: Keys = field(default_factory=dict)
     cdi: bool = False
     device_links: bool = True
     boots: bool = False
@@ -112,7 +112,7 @@ def desired_of(settings: Settings, system: OperatingSystem, runtimes: Iterable[R
         desired.version,
         desired.migrate,
         desired.hold,
-        asked_of(
+        desired_keys(
             desired,
             settings.driver.root if settings.driver.enabled else None,
             own_runc(runtimes) if settings.containerd.enabled else (),
@@ -145,7 +145,7 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig:
     return Decision(findings, tuple(steps), refusal)
 
 
-def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
+def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
     """Return what is to be done about config.toml.
 
     coming: whether another version of the toolkit comes first, whose modes are not known
@@ -184,7 +184,7 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=new),))
 
 
-def judge_values(written: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
+def judge_values(written: Keys, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
     """Yield the values of config.toml that keep containers from their start or from GPUs, and that no run mends.
 
     written: the keys that a run writes

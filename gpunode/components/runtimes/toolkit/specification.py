@@ -28,6 +28,7 @@ _UNIT = "nvidia-cdi-refresh.path"
 _DRAFT = "a run was cut off; runtimes that read a draft find each device twice, and hand in none"
 _NOT_DESIRED = "gpunode made it, and toolkit.cdi is off"
 _CHANGED = "the driver was changed after it was made"
+_NO_LIBRARY = "it mounts no libcuda, and CUDA programs find no driver"
 _OTHER_ROOT = "it has the driver's libraries from another root"
 _NEWER_TOOLKIT = "a newer toolkit made it: {version} lacks these hooks, and containers may not start"
 _OTHER_FILE, _NOT_CURRENT = "what keeps it current writes another file", "nothing keeps it current"
@@ -56,6 +57,7 @@ CDI_SPECIFICATION = finding_message(
         _DRAFT,
         _NOT_DESIRED,
         _CHANGED,
+        _NO_LIBRARY,
         _OTHER_ROOT,
         _NEWER_TOOLKIT,
         _OTHER_FILE,
@@ -107,7 +109,7 @@ def decide_specification(
     if generate and loaded is not None:
         made, change = _made(actual, driver, mig, change)
     if actual.cdi_drafts:
-        found = f"{', '.join(actual.cdi_drafts)} beside it"
+        found = ", ".join(actual.cdi_drafts)
         item: Finding | None = CDI_SPECIFICATION.compared(found, "no draft", False, cause=_DRAFT)
     elif unasked:
         item = CDI_SPECIFICATION.compared(", ".join(unasked), "none", False, cause=_NOT_DESIRED)
@@ -131,7 +133,7 @@ def decide_specification(
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
     if not bad(item) or item.by_person:
         return Decision((item,))
-    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
+    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification"
     return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
 
 
@@ -170,7 +172,7 @@ def _made(
             "; ".join(shown for _, shown in wrong.values()), good=False, cause=next(iter(wrong.values()))[0]
         )
     elif actual.cdi and (doubled or elsewhere):
-        where = f"beside {target}" if doubled else "alone"
+        where = f"next to {target}" if doubled else "alone"
         files = "; ".join(f"{each.path} {where}" for each in doubled or actual.cdi)
         item = compared(files, good=False, cause=_OTHER_FILE)
     elif actual.cdi and by_unit and actual.cdi_refresh != "enabled":
@@ -191,7 +193,8 @@ def _fault(
     if not item.is_below(root):
         return _OTHER_ROOT, f"{item.path} with {item.library}"
     if item.driver_version != loaded:
-        return _CHANGED, f"{item.path} of driver {item.driver_version or 'unknown'}"
+        cause = _CHANGED if item.driver_version else _NO_LIBRARY
+        return cause, f"{item.path} of driver {item.driver_version or 'unknown'}"
     if hooks := actual.hooks_lacking(item):
         return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
     if item.lost:

@@ -46,20 +46,22 @@ _CTK = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
 @dataclass(frozen=True)
 class ContainerToolkit(Reading):
-    """Hold packages (name, version), the version that nvidia-ctk prints and the runtime's path.
+    """The actual container toolkit of a node.
 
-    `held` are the toolkit's packages that are kept still; `hold_text` is our file that says so, with dnf versionlock's
-    whole list; None without the file, or without that plugin. `config_text` is config.toml, `cdi` the specifications
-    that runtimes read, `cdi_drafts` files that a run of gpunode's left beside them, `cdi_refresh` how the toolkit's own
-    unit that renews one starts (systemd's UnitFileState), None without such a unit, where it passes over the driver,
-    and where a newer toolkit has left it behind; `cdi_output` is where that unit writes. `unlinked` are device nodes
-    without a link in /dev/char, `link_rule` says whether our udev rule makes these links. `names` are those of the
-    packages that belong together. `locking_off`: dnf's plugin versionlock is there, and somebody has switched it off.
-    `files`: each program or path that config.toml names -> `x` where it is a program, `e` where it is anything else,
-    `-` where it is not there; `daemons` are the units of container runtimes that the node has.
-    Where there is a specification: `minors` are the GPUs' (UUID, number of /dev/nvidia*), `capabilities` the instances'
-    (`gpu0/mig/gi1/ci0`, number of /dev/nvidia-caps/nvidia-cap*), `misnumbered` device nodes of other numbers than the
-    driver's. `of_other_kind` are CDI specifications in the place of NVIDIA's that are none.
+    packages: (name, version); version: as nvidia-ctk prints it; runtime_path: of nvidia-container-runtime
+    names: of the packages that belong together; held: those of them that are held
+    hold_text: gpunode's file that holds them, or the whole list of dnf's versionlock; None without file or plugin
+    locking_off: whether dnf's plugin versionlock is there and switched off; config_text: config.toml
+    cdi: the specifications that runtimes read; cdi_drafts: files that an interrupted run left next to them
+    of_other_kind: files in the place of NVIDIA's specification that are of another kind
+    cdi_refresh: the UnitFileState of nvidia-cdi-refresh, which renews one; None without that unit, where it passes over
+    the driver, or where an older toolkit replaced its own; cdi_output: where it writes
+    unlinked: device nodes without a link in /dev/char; link_rule: whether gpunode's udev rule makes these links
+    files: each program or path that config.toml names -> `x` a program, `e` anything else, `-` not there
+    daemons: the units of container runtimes that the node has
+    The rest is read where there is a specification.
+    minors: (UUID of a GPU, number of its /dev/nvidia*); misnumbered: device nodes that are not the driver's
+    capabilities: (an instance, such as `gpu0/mig/gi1/ci0`, number of its /dev/nvidia-caps/nvidia-cap*)
     """
 
     packages: tuple[tuple[str, str], ...]
