@@ -7,7 +7,8 @@ from typing import Any
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtimes.docker.decide import Desired, decide_configuration, judge_of
+from gpunode.components.runtimes.docker.decide import decide_configuration, judge_of
+from gpunode.components.runtimes.judge import Desired
 from gpunode.facts.docker import Docker
 from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, configured, packages_of, transaction

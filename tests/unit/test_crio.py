@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
-from gpunode.components.runtimes.crio.decide import Desired, decide
+from gpunode.components.runtimes.crio.decide import decide
 from gpunode.components.runtimes.crio.state import Crio, parse_crio
+from gpunode.components.runtimes.judge import Desired
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.node.requirements import judge as requirements
 from gpunode.settings import settings_from

@@ -18,8 +18,8 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
 from gpunode.components.runtimes.containerd.decide import Desired
 from gpunode.components.runtimes.crio.state import Crio
-from gpunode.components.runtimes.docker.decide import Desired as DesiredDocker
 from gpunode.components.runtimes.docker.state import Docker
+from gpunode.components.runtimes.judge import Desired as DesiredDocker
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation

@@ -134,8 +134,8 @@ def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
             raise ConfigurationRefused(
                 f"{file} is read after {path} and sets {key} = {merged_value!r}. Remedy: correct or remove that file"
             )
-    act, file = needed_act(state, desired), WrittenFile(path, text)
-    change = change_by_answers(file, files.get(path, ""), values, actual_values(state), act, state.active)
+    act, written = needed_act(state, desired), WrittenFile(path, text)
+    change = change_by_answers(written, files.get(path, ""), values, actual_values(state), act, state.active)
     if change is not None:
         _check(state, {*after.runtimes, *dict(state.runtimes)}, desired)
     return change
