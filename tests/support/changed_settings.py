@@ -29,6 +29,7 @@ _SUM = "a" * 64
 _STAYS = "what is there stays; nothing of it is judged any more"
 _RUNFILE = "where the .run file is: its SHA-256 is pinned, and what is installed is judged by its version"
 _KEY = "where the key is: its fingerprint is pinned, and is what counts"
+_UNIT = "counts where another containerd runs than the lab's (tests/cases/…needed_change/of-k3s.yaml)"
 _CRIO = "counts where there is a CRI-O, which the lab's nodes have not (scenario crio, tests/unit/test_crio.py)"
 _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenario slurm, tests/unit/test_slurm.py)"
 _IMEX = "counts on GPUs whose NVLink reaches other machines (scenario imex, tests/unit/test_imex.py)"
@@ -40,6 +41,8 @@ METHODS: Mapping[str, str] = {
     "cuda.enabled": _STAYS,
     "toolkit.enabled": _STAYS,
     "containerd.enabled": _STAYS,
+    "containerd.unit": _UNIT,
+    "containerd.config": _UNIT,
     "docker.enabled": _STAYS,
     "docker.cdi": "counts with docker 25.0 and newer, which Debian 12 has not (tests/unit/test_docker_change.py)",
     "driver.runfile_url": _RUNFILE,

@@ -8,7 +8,8 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runtimes.containerd.editor import render
-from gpunode.components.runtimes.containerd.state import Containerd, Runtime
+from gpunode.components.runtimes.containerd.effective import Runtime
+from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.docker.state import Docker
 from gpunode.components.runtimes.runtime import Runtimes
 from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit

@@ -75,7 +75,7 @@ def test_a_run_on_a_node_of_an_earlier_gpunode_changes_nothing(name: str, monkey
     # The record tells which gpunode, and which settings with their defaults, were there last.
     now = (version("gpunode"), settings_from(found.data).digest())
     rewritten = (found.node.applied.gpunode, found.node.applied.settings) != now
-    assert [each.endswith(f" {PATH}") for each in commands] == [True] * rewritten
+    assert [f"> {PATH}.gpunode-new" in each for each in commands] == [True] * rewritten
     assert "Verify | Record what was applied" in operations and len(operations) > 20
 
 

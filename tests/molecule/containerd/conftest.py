@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.components.runtimes.containerd.state import effective_runtimes
+from gpunode.components.runtimes.containerd.effective import effective_runtimes
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with

@@ -45,7 +45,7 @@ def adopted(state: Containerd, desired: Runtimes) -> Containerd:
             f"{NVIDIA_DROP_IN} has {', '.join(sorted(others))}, which nvidia-ctk does not write, so that it is not "
             "taken over. Remedy: move that to the root file, or set containerd.adopt_drop_in = False"
         )
-    section = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
+    section: Mapping[str, Any] = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
     values = [(path, value) for path, value in _leaves(section) if not _is_own(path, value, section)]
     if desired.cdi is not None or cdi_is_always_on(version):
         values = [(path, value) for path, value in values if path != ("enable_cdi",)]

@@ -16,6 +16,7 @@ from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adop
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
 from gpunode.components.runtimes.containerd.editor import cdi_option
+from gpunode.components.runtimes.containerd.effective import DEFAULT_TABLE
 from gpunode.components.runtimes.containerd.merged import (
     DEFAULT_RUNTIME,
     differing,
@@ -24,7 +25,7 @@ from gpunode.components.runtimes.containerd.merged import (
     systemd_cgroup_of,
 )
 from gpunode.components.runtimes.containerd.source import UNIT
-from gpunode.components.runtimes.containerd.state import DEFAULT_TABLE, Containerd
+from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.judge import Desired as DesiredRuntime
 from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of

@@ -8,6 +8,7 @@ imports it.
 from __future__ import annotations
 
 from functools import lru_cache
+from posixpath import dirname
 from typing import cast
 
 from gpunode.base import tables, versions
@@ -109,8 +110,8 @@ def with_imports(root: str, paths: list[str], containerd_version: str | None) ->
 
 
 def _imports(imports: object, containerd_version: str | None, path: str) -> bool:
-    # A relative import is one of the root file's folder, which is that of all of containerd's files.
-    return path in imported(imports, "/etc/containerd/config.toml", [path], containerd_version)
+    # A relative import is one of the root file's folder, which has the folder of the drop-ins.
+    return path in imported(imports, dirname(path), [path], containerd_version)
 
 
 def _set_imports(document: Table, paths: list[str]) -> None:

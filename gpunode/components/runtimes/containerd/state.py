@@ -9,31 +9,24 @@ from posixpath import normpath
 from typing import Any
 
 from gpunode.base.probe_output import decoded, number, repeated, timestamp, values
-from gpunode.base.reading import ParseError, Reading
-from gpunode.base.structured_text import TextError, load_toml
+from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import load_toml
 from gpunode.base.terminal import printable
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.components.runtimes.containerd.companions import program_of
 from gpunode.components.runtimes.containerd.drop_in import PATH
-from gpunode.components.runtimes.containerd.editor import default_table_counts, names_runtime
+from gpunode.components.runtimes.containerd.editor import default_table_counts
+from gpunode.components.runtimes.containerd.effective import (
+    Runtime,
+    cri_settings,
+    merged_document,
+    runtimes_of,
+    set_value,
+)
 from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, counted, read_order
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
-
-# The default runtime where the deprecated table of that name wins over `default_runtime_name`.
-DEFAULT_TABLE = "the table default_runtime"
-
-
-@dataclass(frozen=True)
-class Runtime(Reading):
-    """One runtime of the merged configuration."""
-
-    name: str
-    type: str | None
-    binary: str | None
-    systemd_cgroup: bool
 
 
 @dataclass(frozen=True)
@@ -118,12 +111,12 @@ class Containerd(Daemon):
     def effective(self) -> tuple[tuple[str, str], ...]:
         """Return the values of the merged configuration, by the keys of `cri_settings`."""
         values: dict[str, str] = {}
-        _set(values, "enable_cdi", self.enable_cdi)
-        _set(values, "containerd.default_runtime_name", self.default_runtime)
+        set_value(values, "enable_cdi", self.enable_cdi)
+        set_value(values, "containerd.default_runtime_name", self.default_runtime)
         for runtime in self.runtimes:
             options = f"containerd.runtimes.{runtime.name}.options"
-            _set(values, f"{options}.BinaryName", runtime.binary)
-            _set(values, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
+            set_value(values, f"{options}.BinaryName", runtime.binary)
+            set_value(values, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
         return tuple(values.items())
 
     def drop_in(self, path: str) -> DropIn | None:
@@ -133,68 +126,6 @@ class Containerd(Daemon):
     def runtime(self, name: str) -> Runtime | None:
         """Return the runtime of that name in the merged configuration."""
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
-
-
-def effective_runtimes(merged: str, containerd_version: str | None = None) -> tuple[str | None, tuple[Runtime, ...]]:
-    """Return the default runtime's name and all runtimes of a merged configuration (TOML text).
-
-    The name is DEFAULT_TABLE where containerd reads that table: another version does not print it.
-    """
-    try:
-        document = as_read(load_toml(merged), containerd_version)
-    except TextError as error:
-        raise ParseError(f"`containerd config dump` cannot be read as TOML: {error}") from error
-    plugins = document.get("plugins", {})
-    for plugin in CRI_PLUGINS:
-        containerd = plugins.get(plugin, {}).get("containerd")
-        if containerd:
-            return _default_runtime(containerd), tuple(
-                Runtime(
-                    name=name,
-                    type=runtime.get("runtime_type") or None,
-                    binary=program_of(runtime),
-                    systemd_cgroup=bool(runtime.get("options", {}).get("SystemdCgroup", False)),
-                )
-                for name, runtime in sorted(containerd.get("runtimes", {}).items())
-            )
-    return None, ()
-
-
-def _default_runtime(containerd: dict[str, Any]) -> str | None:
-    if names_runtime(containerd.get("default_runtime")):
-        return DEFAULT_TABLE
-    name = containerd.get("default_runtime_name")
-    return name if isinstance(name, str) else None
-
-
-def cri_settings(
-    document: dict[str, Any], reads_table: bool = True, plugins: Iterable[str] = CRI_PLUGINS
-) -> dict[str, str]:
-    """Return the values for the runtimes of a file or dump as read: key below the CRI plugin -> value in TOML.
-
-    plugins: the sections that count
-    reads_table: whether the containerd reads the table `default_runtime`
-    """
-    values: dict[str, str] = {}
-    for plugin in plugins:
-        section = document.get("plugins", {}).get(plugin)
-        if not isinstance(section, dict):
-            continue
-        _set(values, "enable_cdi", section.get("enable_cdi"))
-        containerd = section.get("containerd", {})
-        default = _default_runtime(containerd) if reads_table else containerd.get("default_runtime_name")
-        _set(values, "containerd.default_runtime_name", default)
-        for name, runtime in containerd.get("runtimes", {}).items():
-            for option in ("BinaryName", "SystemdCgroup"):
-                _set(values, f"containerd.runtimes.{name}.options.{option}", runtime.get("options", {}).get(option))
-    return values
-
-
-def _set(values: dict[str, str], key: str, value: Any) -> None:
-    if isinstance(value, bool):
-        values[key] = str(value).lower()
-    elif isinstance(value, str) and value:
-        values[key] = value
 
 
 # A list of imports is edited in time by the square of its length.
@@ -296,8 +227,9 @@ def parse_containerd(lines: list[str]) -> Containerd:
         raise ParseError(f"{found['no_file'][:200]!r} is no regular file; put containerd's configuration there again")
     merged = decoded(found, "merged")
     version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
-    default, runtimes = effective_runtimes(merged, version) if merged else (None, ())
-    cdi = cri_settings(load_toml(merged)).get("enable_cdi") if merged else None
+    document = merged_document(merged, version) if merged else {}
+    default, runtimes = runtimes_of(document)
+    cdi = cri_settings(document).get("enable_cdi")
     started = seconds(found["started"]) if "started" in found else None
     config, root = found.get("config", "/etc/containerd/config.toml"), decoded(found, "text")
     return Containerd(

@@ -1,7 +1,7 @@
 # Prints the running unit's own binary and file (a node may have two containerd binaries), what they say, and when the
-# daemon started and its files were written. Takes UNIT, and of a program that brings its own containerd CONFIG, PROGRAMS
-# (the folder of containerd), CTR, SOCKET and GENERATED (it writes CONFIG at each start), else empty. Asks for the unit
-# $UNIT (gpunode/system/unit.sh).
+# daemon started and its files were written. Takes UNIT, and of a program that brings its own containerd CONFIG,
+# PROGRAMS (the folder of containerd), CTR, SOCKET and GENERATED (it writes CONFIG at each start), else empty. Asks for
+# the unit $UNIT (gpunode/system/unit.sh).
 #
 # Files and texts travel as base64, since they may hold any byte. Of files and folders it is the ctime that counts:
 # `cp -p` sets any mtime that it likes.

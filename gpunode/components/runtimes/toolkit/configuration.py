@@ -15,7 +15,7 @@ from tomlkit.items import InlineTable
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, parsed, plain, put, table_in
-from gpunode.components.runtimes.containerd.state import Runtime
+from gpunode.components.runtimes.containerd.effective import Runtime
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.settings.runtimes import ToolkitSettings
 

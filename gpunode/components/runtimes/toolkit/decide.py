@@ -14,7 +14,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
-from gpunode.components.runtimes.containerd.state import Runtime
+from gpunode.components.runtimes.containerd.effective import Runtime
 from gpunode.components.runtimes.toolkit.configuration import (
     CGROUPS,
     MODE,
