@@ -1,7 +1,7 @@
 """containerd with the nvidia runtime."""
 
 from gpunode.components.runtimes.containerd.decide import desired_of
-from gpunode.components.runtimes.containerd.drop_in import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
+from gpunode.components.runtimes.containerd.own_files import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.deploys import repositories
 from gpunode.deploys.component import component, drain, node, own_file, run_alone, settings

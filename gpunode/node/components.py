@@ -25,7 +25,7 @@ from gpunode.components.mps.daemon import daemons
 from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.runtimes.containerd import decide as containerd
-from gpunode.components.runtimes.containerd import drop_in as containerd_files
+from gpunode.components.runtimes.containerd import own_files as containerd_files
 from gpunode.components.runtimes.crio import decide as crio
 from gpunode.components.runtimes.docker import decide as docker
 from gpunode.components.runtimes.podman import decide as podman

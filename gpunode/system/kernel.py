@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import repeated
@@ -18,9 +18,14 @@ KUBERNETES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class KubernetesSysctls(Reading):
-    """Hold (name, value) of those parameters; one that the kernel does not have (yet) is left out."""
+    """The (name, value) of those parameters, without those that the kernel does not have (yet)."""
 
     values: tuple[tuple[str, str], ...] = ()
+
+    def compared(self) -> Iterator[tuple[str, str | None, str]]:
+        """Yield name, actual and desired value of each parameter."""
+        actual = dict(self.values)
+        yield from ((name, actual.get(name), desired) for name, desired in KUBERNETES.items())
 
 
 def parse_sysctls(lines: list[str]) -> KubernetesSysctls:

@@ -29,10 +29,10 @@ from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.judge import Desired as DesiredRuntime
 from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import Act, RuntimeChange, Runtimes, restart_of
-from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
     from gpunode.settings import Settings
+    from gpunode.system.kernel import KubernetesSysctls
 
 # Source of the settings -> its packages; none where containerd is installed already.
 PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.io",)}
@@ -197,6 +197,5 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
-    values = dict(actual.values)
-    for name, desired in KUBERNETES.items():
-        yield findings.SYSCTL.compared(values.get(name), desired, values.get(name) == desired, of=name)
+    for name, value, desired in actual.compared():
+        yield findings.SYSCTL.compared(value, desired, value == desired, of=name)

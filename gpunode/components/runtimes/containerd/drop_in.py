@@ -1,4 +1,4 @@
-"""containerd's runtimes in a drop-in, next to a root file that keeps its text; and gpunode's own files for containerd.
+"""containerd's runtimes in a drop-in, next to a root file that keeps its text.
 
 Before 2.1, containerd replaces the root file's CRI section by the one of a drop-in: the drop-in has to repeat that
 section, and hides later changes of the root file (data/containerd.yaml). A drop-in counts only where the root file
@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from posixpath import dirname
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gpunode.base import tables, versions
-from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
 from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
-from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.runtime import Runtimes
-from gpunode.system.kernel import KUBERNETES
-
-if TYPE_CHECKING:
-    from gpunode.settings import Settings
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
 _HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"
@@ -134,29 +128,3 @@ def _refuse_disabled(document: Table) -> None:
             "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
             "root file instead"
         )
-
-
-MODULES_LOAD = "/etc/modules-load.d/gpunode-containerd.conf"
-MODULES = ("overlay", "br_netfilter")
-SYSCTLS = "/etc/sysctl.d/90-gpunode-kubernetes.conf"
-PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
-# What a daemon starts with, noted at each start.
-LOADED_UNIT = "gpunode-containerd-loaded.service"
-LOADED = f"/etc/systemd/system/{LOADED_UNIT}"
-PATHS = (MODULES_LOAD, SYSCTLS, PROXY, LOADED)
-
-
-def files(settings: Settings, machine: object) -> dict[str, str | None]:
-    """Return modules, sysctls, the proxy of containerd's unit, and the unit that notes what it starts with."""
-    if not settings.containerd.enabled:
-        return {}
-    found: dict[str, str | None] = {MODULES_LOAD: rendered("modules-load.conf", modules=MODULES)}
-    if settings.containerd.kubernetes_sysctls:
-        found[SYSCTLS] = rendered("kubernetes-sysctl.conf", values=KUBERNETES)
-    if settings.containerd.unit != UNIT:
-        # Of another program's unit neither the environment nor what it starts with is gpunode's.
-        return {**found, PROXY: None, LOADED: None}
-    environment = {name.upper(): value for name, value in settings.proxy.environment.items()}
-    found[PROXY] = rendered("http-proxy.conf", environment=environment) if environment else None
-    found[LOADED] = rendered("containerd-loaded.service")
-    return found
