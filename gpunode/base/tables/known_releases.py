@@ -1,4 +1,4 @@
-"""The releases of a program that gpunode knows (releases.yaml), and where a version is among them.
+"""The releases of a program that gpunode knows (releases.yaml), and which versions are newer or impossible.
 
 A version that is newer than all of them is taken for the newest: `versions.row_of` finds its row in any table.
 """
@@ -6,22 +6,12 @@ A version that is newer than all of them is taken for the newest: `versions.row_
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row
 
 # The minor release of a span `26.x` that none exceeds.
 _ANY = 10**6
-
-
-class Place(StrEnum):
-    """Where a version is among the known releases; `never`: between two of them, where no release is."""
-
-    KNOWN = "known"
-    NEWER = "newer"
-    OLDER = "older"
-    NEVER = "never"
 
 
 @dataclass(frozen=True)
@@ -42,31 +32,27 @@ class Releases(Row):
         """Return the newest known release."""
         return self.spans[-1].rpartition("-")[2]
 
-    def place(self, version: str) -> Place:
-        """Return where a version is among the known releases; raise VersionError."""
-        at = versions.first_numbers(version, self.newest.count(".") + 1)
-        spans = [(_numbers(span.partition("-")[0], 0), _numbers(span.rpartition("-")[2], _ANY)) for span in self.spans]
-        if at > spans[-1][1]:
-            return Place.NEWER
-        if at < spans[0][0]:
-            return Place.OLDER
-        return Place.KNOWN if any(first <= at <= last for first, last in spans) else Place.NEVER
-
     def is_newer(self, version: str | None) -> bool:
         """Return whether a version is newer than all known releases; False where there is none, or it is no version."""
         try:
-            return version is not None and self.place(version) is Place.NEWER
+            return version is not None and self._at(version) > self._bounds()[-1][1]
         except versions.VersionError:
             return False
 
     def mistake(self, version: str) -> str | None:
-        """Return why no program has this version, or gpunode supports none so old; None where one may. As `place`."""
-        place = self.place(version)
-        if place is Place.OLDER:
+        """Return why there is no such version, or gpunode supports none so old; else None. Raise VersionError."""
+        at, bounds = self._at(version), self._bounds()
+        if at < bounds[0][0]:
             return f"is older than the oldest release of {self.name} that gpunode supports"
-        if place is Place.NEVER:
-            return f"is no release of {self.name}"
-        return None
+        if at > bounds[-1][1] or any(first <= at <= last for first, last in bounds):
+            return None
+        return f"is no release of {self.name}"
+
+    def _at(self, version: str) -> tuple[int, ...]:
+        return versions.first_numbers(version, self.newest.count(".") + 1)
+
+    def _bounds(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        return [(_numbers(span.partition("-")[0], 0), _numbers(span.rpartition("-")[2], _ANY)) for span in self.spans]
 
 
 def _numbers(release: str, of_any: int) -> tuple[int, ...]:
