@@ -60,22 +60,19 @@ def desired_keys(
     have none; what gpunode supports has its own, by which any container's cache is made.
     programs: those that nvidia-container-runtime is to start before others, as `own_runc` has them
     """
-    desired: dict[Key, Value] = {}
+    values: dict[Key, Value] = {
+        RUNTIMES: programs or None,
+        MODE: settings.mode,
+        CGROUPS: settings.no_cgroups,
+        ENVVAR: settings.accept_nvidia_visible_devices_envvar_when_unprivileged,
+        MOUNTS: settings.accept_nvidia_visible_devices_as_volume_mounts,
+    }
+    desired: dict[Key, Value] = {key: value for key, value in values.items() if value is not None}
     if root is not None:
         desired[ROOT] = root if root != "/" else None
-    if programs:
-        desired[RUNTIMES] = programs
-    if settings.mode is not None:
-        desired[MODE] = settings.mode
-    if settings.no_cgroups is not None:
-        desired[CGROUPS] = settings.no_cgroups
     if settings.debug is not None:
         desired |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
         desired[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
-    if settings.accept_nvidia_visible_devices_envvar_when_unprivileged is not None:
-        desired[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
-    if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
-        desired[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
     return desired
 
 
@@ -173,6 +170,7 @@ def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list
     # A newer toolkit may know more modes than the table.
     if modes and mode is not None and mode not in modes and not tables.releases()["toolkit"].is_newer(version):
         wrong[f"{_RUNTIME}.mode"] = f"one of {', '.join(modes)}"
+    mode = desired.get(MODE) or mode
     if actual.daemons and all(files.get(name) in ("-", "e") for name in (table.runtimes if listed is None else listed)):
         wrong[f"{_RUNTIME}.runtimes"] = "a list with a program that is there"
     # docker's --gpus goes by nvidia-container-cli in mode auto, too: its hook takes that for legacy in every version.

@@ -152,6 +152,9 @@ def _made(
     compared = partial(CDI_SPECIFICATION.compared, desired=desired)
     if target in actual.of_other_kind:
         return by_hand(compared(f"another kind in {target}", good=False), _OTHER_KIND.format(file=target)), change
+    if not actual.cdi and mig is not None and mig.gpus and all(gpu.enabled and gpu.instances == () for gpu in mig.gpus):
+        # nvidia-ctk 1.19.1 and 1.20.2 make none of GPUs in MIG mode without instances, and fail.
+        return compared("none, for no GPU has a MIG device", good=True), change
     if actual.misnumbered:
         return by_hand(compared("; ".join(actual.misnumbered), good=False), _MISNUMBERED), change
     wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, loaded, root, mig))}
