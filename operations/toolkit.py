@@ -12,7 +12,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
+from gpunode.components.runtimes.runtime import CDI_MARK
 from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Keys, own_runc
 from gpunode.components.runtimes.toolkit.decide import decide_configuration, decide_links
 from gpunode.components.runtimes.toolkit.packages import hold_text, moves

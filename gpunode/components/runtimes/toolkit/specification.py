@@ -15,12 +15,12 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.runtime import OWN_SPECIFICATION
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, uuids
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
-OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
