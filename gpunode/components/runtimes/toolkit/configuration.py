@@ -6,7 +6,7 @@ already has the desired keys comes back unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from tomlkit.items import InlineTable
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, parsed, plain, put, table_in
-from gpunode.components.runtimes.containerd.effective import Runtime
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.settings.runtimes import ToolkitSettings
 
@@ -58,7 +57,7 @@ def desired_keys(
     root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
     ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for hosts that
     have none; what gpunode supports has its own, by which any container's cache is made.
-    programs: those that nvidia-container-runtime is to start before others, as `own_runc` has them
+    programs: those that nvidia-container-runtime is to start before others, as `own_program` of containerd has it
     """
     values: dict[Key, Value] = {
         RUNTIMES: programs or None,
@@ -74,12 +73,6 @@ def desired_keys(
         desired |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
         desired[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
     return desired
-
-
-def own_runc(runtimes: Iterable[Runtime]) -> tuple[str, ...]:
-    """Return the program that containerd's runtime runc starts where it is not the runc of the PATH."""
-    programs = (each.binary for each in runtimes if each.name == "runc")
-    return tuple(program for program in programs if program is not None and program.startswith("/"))
 
 
 def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
