@@ -44,7 +44,7 @@ _TOO_NEW = (
     "oldest version that will do; else install a newer {program}"
 )
 _MISNUMBERED = (
-    f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -c 0 -u`"
+    f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -u -c=0`"
 )
 CDI_SPECIFICATION = finding_message(
     "toolkit",
