@@ -41,6 +41,7 @@ METHODS: Mapping[str, str] = {
     "cuda.enabled": _STAYS,
     "toolkit.enabled": _STAYS,
     "containerd.enabled": _STAYS,
+    "containerd.adopt_drop_in": "counts where nvidia-ctk left a drop-in",
     "containerd.unit": _UNIT,
     "containerd.config": _UNIT,
     "docker.enabled": _STAYS,

@@ -15,7 +15,6 @@ def test_another_default_runtime_takes_a_reload_and_the_daemon_is_the_same_proce
     started = [machine.started() for machine in machines]
     run = bench.run()
     assert run.code == 0, run.printed
-    assert "reads its file" in run.printed
     assert [machine.info()["DefaultRuntime"] for machine in machines] == ["nvidia"] * len(machines)
     assert [machine.started() for machine in machines] == started
     # Both side by side, the other way round.
@@ -55,7 +54,6 @@ def test_containers_that_a_restart_would_end_are_left_alone_and_live_restore_kee
     each(machines, lambda machine: machine.out("systemctl reload docker; sleep 1"))
     run = bench.run(allow="nothing")
     assert run.code == 0, run.printed
-    assert "live-restore" in run.printed
     for machine, before in zip(machines, started, strict=True):
         assert machine.started() != before
         assert machine.info()["CgroupDriver"] == "systemd"
