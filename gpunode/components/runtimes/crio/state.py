@@ -94,11 +94,6 @@ class Crio(Daemon):
     runtimes: tuple[tuple[str, str], ...] = ()
     containers: int = 0
 
-    @property
-    def answers(self) -> bool:
-        """Return whether the daemon answers its values."""
-        return self.default_runtime is not None
-
 
 def parse_crio(lines: list[str]) -> Crio:
     """Parse the CRI-O probe's lines (gpunode/components/runtimes/crio/state.sh)."""
