@@ -184,7 +184,8 @@ class RuntimeJudge:
             files = (unrecorded(self.findings.files),)
         judged = (*values, *files, *plugin)
         if refusal is not None:
-            return Decision(_as_manual(judged, refusal, causes or {}), (), refusal)
+            causes = causes or {}
+            return Decision(tuple(by_hand(each, causes.get(each.cause or "", refusal)) for each in judged), (), refusal)
         if blocked is not None:
             judged = tuple(pending(item, blocked) for item in judged)
         fixes = bad(*judged)
@@ -255,7 +256,7 @@ class RuntimeJudge:
         runs, starts = service_findings(self.unit, self.actual, findings.service, findings.starts_at_boot)
         refusal = configured.refusal or refused_start(self.unit, runs, starts)
         if refusal is not None and any(step.waits is None for step in configured.steps):
-            configured = Decision(_as_manual(configured.findings, refusal, {}))
+            configured = Decision(tuple(by_hand(each, refusal) for each in configured.findings))
         steps: list[Step[RuntimeChange]] = []
         if bad(finding) and not finding.by_person:
             install = f"install {findings.component}"
@@ -270,8 +271,3 @@ class RuntimeJudge:
             return decision
         late = behind(decision, self.absent, lambda step: not set(step.settles) & set(others))
         return replace(late, refusal=self.absent)
-
-
-def _as_manual(judged: tuple[Finding, ...], refusal: str, causes: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return the findings as a person's to fix."""
-    return tuple(by_hand(item, causes.get(item.cause or "", refusal)) for item in judged)

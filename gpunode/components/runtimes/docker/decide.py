@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpunode.base import versions
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.docker.editor import knows_cdi, render
+from gpunode.components.runtimes.docker.editor import CDI_SINCE, render
 from gpunode.components.runtimes.docker.state import Docker
 from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
@@ -101,6 +102,7 @@ def needed_change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
             "/etc/default/docker)"
         )
     # An older client does not print CDI, and an older daemon does not report it.
-    reports_cdi = all(knows_cdi(each) for each in (state.version, state.daemon_version) if each)
+    programs = [versions.major_minor(each) for each in (state.version, state.daemon_version) if each]
+    reports_cdi = all(versions.at_least(each, CDI_SINCE) for each in programs)
     act = answers_of(state, desired, state.cdi is not None).act
     return answers_of(state, desired, reports_cdi).change(WrittenFile(path, text), before, act)
