@@ -250,7 +250,7 @@ class CrioSettings(Runtime):
 
 @dataclass(frozen=True)
 class Archive(Row):
-    """Hold which podman a distribution's own archive has; empty: it has none."""
+    """The podman that a distribution's own archive has; empty: it has none."""
 
     id: str
     version: str
@@ -259,10 +259,7 @@ class Archive(Row):
 
 @dataclass(frozen=True)
 class PodmanVersions(Row):
-    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on.
-
-    `archives` are those of which that is known.
-    """
+    """The first podman with CDI, the first that reads what newer toolkits write, and the podman of known archives."""
 
     first_with_cdi: str
     first_with_gids: str
