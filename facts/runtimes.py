@@ -18,13 +18,17 @@ class Podman(NodeFact[podman.Podman]):
     parse = staticmethod(podman.parse_podman)
 
 
+_ROWS = unmanaged.rows()
+_UNITS = [unit for row in _ROWS for unit in row.units]
+
+
 class Unmanaged(NodeFact[unmanaged.Unmanaged]):
     """Read which programs that bring a container runtime of their own are installed."""
 
     probe = shell_text(
         "components/runtimes/unmanaged",
-        shared=(UNITS.of(*unmanaged.units()),),
-        OTHER_RUNTIMES=" ".join(unmanaged.units()),
-        OTHER_FILES=" ".join(unmanaged.paths()),
+        shared=(UNITS.of(*_UNITS),),
+        OTHER_RUNTIMES=" ".join(_UNITS),
+        OTHER_FILES=" ".join(dict.fromkeys(path for row in _ROWS for path in (row.socket, row.config) if path)),
     )
     parse = staticmethod(unmanaged.parse_unmanaged)

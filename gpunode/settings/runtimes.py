@@ -99,6 +99,8 @@ class Runtime(Component):
     """A container runtime."""
 
     component: ClassVar[str]
+    # The default runtime to use where there is no runtime nvidia.
+    plain: ClassVar[str] = "runc"
 
     enabled: bool = False
     source: str
@@ -107,15 +109,15 @@ class Runtime(Component):
     default_runtime: str | None
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield a version of a package that gpunode does not install."""
-        if self.source == "present" and self.version is not None:
+        """Yield a version of a package that gpunode does not install; crio.version is what has to be there already."""
+        if self.source == "present" and self.version is not None and self.component != "crio":
             yield "version", f"cannot be asked for with {self.component}.source 'present'; leave one of the two out"
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield a default runtime that the container toolkit would bring, where there is to be none."""
         if self.enabled and self.default_runtime == "nvidia" and not _is_on(others, "toolkit"):
             message = "needs the nvidia runtime, which toolkit.enabled = False leaves out"
-            yield "default_runtime", f"{message}; use 'runc' or enable the toolkit"
+            yield "default_runtime", f"{message}; use {self.plain!r} or enable the toolkit"
 
 
 def _is_on(others: Mapping[str, Component], name: str) -> bool:
@@ -163,10 +165,8 @@ class ContainerdSettings(Runtime):
         """Yield CDI that is to be off, too, where the version always has it on."""
         yield from super().contradictions()
         if self.source != "present" and (self.unit != OWN_UNIT or self.config is not None):
-            yield (
-                "source",
-                "must be 'present' with another containerd.unit or a containerd.config: no package brings it",
-            )
+            message = "must be 'present' with another containerd.unit or a containerd.config: no package brings it"
+            yield "source", message
         if self.config is not None and self.config.endswith(".tmpl"):
             yield "config", "is a template; leave it out: gpunode writes a drop-in for what its program makes of it"
         since = tables.containerd().cdi_always_since
@@ -220,6 +220,7 @@ class CrioSettings(Runtime):
     stays. CDI specifications CRI-O reads by itself. Only a SIMULATED CRI-O was ever configured so."""
 
     component: ClassVar[str] = "crio"
+    plain: ClassVar[str] = "crun"
 
     enabled: bool = False
     """true: gpunode configures CRI-O."""
@@ -233,17 +234,11 @@ class CrioSettings(Runtime):
     systemd_cgroup: bool = True
     """`cgroup_manager`: systemd, else cgroupfs; must agree with the kubelet's cgroupDriver."""
 
-    def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield nothing: `version` is what has to be there already."""
-        yield from ()
-
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what CRI-O lacks or is in the way of: its runtime, the kubelet's one, the test's containers."""
+        yield from super().beside(others)
         if not self.enabled:
             return
-        if self.default_runtime == "nvidia" and not _is_on(others, "toolkit"):
-            message = "needs the nvidia runtime, which toolkit.enabled = False leaves out"
-            yield "default_runtime", f"{message}; use 'crun' or enable the toolkit"
         if _is_on(others, "kubernetes") and _is_on(others, "containerd"):
             message = "cannot stand beside containerd in a cluster, whose kubelet has one"
             yield "enabled", f"{message}; set containerd.enabled = False"
@@ -255,7 +250,7 @@ class CrioSettings(Runtime):
 
 @dataclass(frozen=True)
 class Archive(Row):
-    """Hold which podman a distribution's own archive has; empty: it has none."""
+    """The podman that a distribution's own archive has; empty: it has none."""
 
     id: str
     version: str
@@ -264,10 +259,7 @@ class Archive(Row):
 
 @dataclass(frozen=True)
 class PodmanVersions(Row):
-    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on.
-
-    `archives` are those of which that is known.
-    """
+    """The first podman with CDI, the first that reads what newer toolkits write, and the podman of known archives."""
 
     first_with_cdi: str
     first_with_gids: str

@@ -1,9 +1,6 @@
-"""Helpers and data for the tests of docker change."""
+"""docker on a node as it is desired."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
 
 from gpunode.components.runtimes.docker.editor import render
 from gpunode.components.runtimes.docker.state import Docker
@@ -14,8 +11,3 @@ RIGHT = Docker(
     default_runtime="nvidia", runtimes=(("nvidia", NVIDIA_RUNTIME), ("runc", "runc")), cgroup_driver="systemd",
     cdi=False,
 )  # fmt: skip
-
-
-def said(text: str | None, version: str, desired: Runtimes) -> Any:
-    """Return what daemon.json says once it is edited."""
-    return json.loads(render(text, version, desired))

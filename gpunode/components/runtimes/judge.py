@@ -27,6 +27,7 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.runtime import (
     RESTART_FORBIDDEN,
     Act,
+    Answers,
     RuntimeChange,
     Runtimes,
     restart_of,
@@ -183,7 +184,8 @@ class RuntimeJudge:
             files = (unrecorded(self.findings.files),)
         judged = (*values, *files, *plugin)
         if refusal is not None:
-            return Decision(_as_manual(judged, refusal, causes or {}), (), refusal)
+            causes = causes or {}
+            return Decision(tuple(by_hand(each, causes.get(each.cause or "", refusal)) for each in judged), (), refusal)
         if blocked is not None:
             judged = tuple(pending(item, blocked) for item in judged)
         fixes = bad(*judged)
@@ -200,52 +202,43 @@ class RuntimeJudge:
     def _files(self, change: RuntimeChange | None, act: Act) -> Finding:
         """Compare the files with what a run would write, where the daemon runs by the desired values."""
         message, paths = self.findings.files, ", ".join(file.path for file in change.files) if change else ""
-        return message.compared(
-            f"another text in {paths}" if paths else AS_DESIRED,
-            AS_DESIRED,
-            not paths,
-            cause=message.causes[0],
-            disruption=restart_of(self.actual) if act == "restart" else Disruption.nothing,
-        )
+        actual = f"another text in {paths}" if paths else AS_DESIRED
+        cause, disruption = message.causes[0], self._disruption(act)
+        return message.compared(actual, AS_DESIRED, not paths, cause=cause, disruption=disruption)
+
+    def _disruption(self, act: Act) -> Disruption:
+        return restart_of(self.actual) if act == "restart" else Disruption.nothing
 
     def by_answers(
         self,
         messages: Mapping[str, FindingMessage],
-        desired: Mapping[str, str],
-        actual: Mapping[str, str | None],
-        answers: bool,
-        act: Act,
+        answers: Answers,
         needed: Callable[[], RuntimeChange | None],
         is_forecast: bool,
     ) -> Decision[RuntimeChange]:
         """Return the decision about the configuration of a daemon that answers its values.
 
-        messages, desired, actual: by the keys of its answer
-        answers: whether the running daemon gave an answer
+        messages: by the keys of its answer
         needed: return the change of file and daemon; it is not called where `is_forecast`
         """
         silent, look = self.findings.silent, f"look at `journalctl -u {self.unit}` on the node, and {RUN}"
-        is_silent = self.actual.active and not answers
-        disruption = restart_of(self.actual) if act == "restart" else Disruption.nothing
+        is_silent, disruption = self.actual.active and answers.default_runtime is None, self._disruption(answers.act)
         values = tuple(
-            messages[key].not_known(value, silent, look)
+            messages[key].not_known(desired, silent, look)
             if is_silent
             else messages[key].compared(
-                _SWITCH.get(actual[key], actual[key]),
-                _SWITCH.get(value, value),
-                actual[key] == value,
-                disruption=disruption,
+                _SWITCH.get(actual, actual), _SWITCH.get(desired, desired), actual == desired, disruption=disruption
             )
-            for key, value in desired.items()
+            for key, (desired, actual) in answers.managed.items()
         )
-        if is_forecast:
-            return self.configuration(values, act, is_forecast=True)
-        try:
-            change = needed()
-        except ConfigurationRefused as error:
-            return self.configuration(values, act, None, str(error), editable=False)
-        refusal = f"{silent}; nothing was changed. Remedy: {look}" if is_silent else None
-        return self.configuration(values, act, change, refusal)
+        change, refusal, editable = None, None, True
+        if not is_forecast:
+            refusal = f"{silent}; nothing was changed. Remedy: {look}" if is_silent else None
+            try:
+                change = needed()
+            except ConfigurationRefused as error:
+                refusal, editable = str(error), False
+        return self.configuration(values, answers.act, change, refusal, editable=editable, is_forecast=is_forecast)
 
     def component(
         self,
@@ -263,7 +256,7 @@ class RuntimeJudge:
         runs, starts = service_findings(self.unit, self.actual, findings.service, findings.starts_at_boot)
         refusal = configured.refusal or refused_start(self.unit, runs, starts)
         if refusal is not None and any(step.waits is None for step in configured.steps):
-            configured = Decision(_as_manual(configured.findings, refusal, {}))
+            configured = Decision(tuple(by_hand(each, refusal) for each in configured.findings))
         steps: list[Step[RuntimeChange]] = []
         if bad(finding) and not finding.by_person:
             install = f"install {findings.component}"
@@ -278,8 +271,3 @@ class RuntimeJudge:
             return decision
         late = behind(decision, self.absent, lambda step: not set(step.settles) & set(others))
         return replace(late, refusal=self.absent)
-
-
-def _as_manual(judged: tuple[Finding, ...], refusal: str, causes: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return the findings as a person's to fix."""
-    return tuple(by_hand(item, causes.get(item.cause or "", refusal)) for item in judged)

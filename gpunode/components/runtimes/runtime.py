@@ -129,18 +129,41 @@ class RuntimeChange:
         return target_digest(*(file.text or "" for file in self.files), "" if self.files else self.since)
 
 
-def change_by_answers(
-    file: WrittenFile,
-    before: str,
-    desired: Mapping[str, str],
-    actual: Mapping[str, str | None],
-    act: Act,
-    active: bool,
-) -> RuntimeChange | None:
-    """Return the change of a runtime with one file, whose daemon answers its values; None where it needs none."""
-    writes = file.text != before
-    if not writes and (act == "nothing" or not active):
-        return None
-    expected = tuple(f"{key}={value}" for key, value in desired.items())
-    since = next(iter(actual.values())) or ""
-    return RuntimeChange((file,) if writes else (), file.text if writes else None, expected, act, since)
+@dataclass(frozen=True)
+class Answers:
+    """The values that a running daemon answers, next to the desired ones.
+
+    values: key of its answer -> (desired, actual), the default runtime first; desired None: not managed
+    reloaded: the keys whose values a reload brings; all others take a restart
+    """
+
+    values: Mapping[str, tuple[str | None, str | None]]
+    active: bool
+    reloaded: tuple[str, ...] = ()
+
+    @property
+    def managed(self) -> dict[str, tuple[str, str | None]]:
+        """Return the values that are managed."""
+        return {key: (desired, actual) for key, (desired, actual) in self.values.items() if desired is not None}
+
+    @property
+    def default_runtime(self) -> str | None:
+        """Return the daemon's default runtime, which every answer has; None without an answer."""
+        return next(iter(self.values.values()))[1]
+
+    @property
+    def act(self) -> Act:
+        """Return what brings the daemon to the desired values."""
+        differing = {key for key, (desired, actual) in self.managed.items() if desired != actual}
+        if not self.active or self.default_runtime is None or not differing <= {*self.reloaded}:
+            return "restart"
+        return "reload" if differing else "nothing"
+
+    def change(self, file: WrittenFile, before: str, act: Act) -> RuntimeChange | None:
+        """Return the change of a runtime with one file; None where it needs none."""
+        writes = file.text != before
+        if not writes and (act == "nothing" or not self.active):
+            return None
+        expected = tuple(f"{key}={desired}" for key, (desired, _) in self.managed.items())
+        files, staged = ((file,), file.text) if writes else ((), None)
+        return RuntimeChange(files, staged, expected, act, self.default_runtime or "")

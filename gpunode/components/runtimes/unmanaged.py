@@ -38,16 +38,6 @@ def row_of(unit: str) -> UnmanagedRow | None:
     return next((row for row in rows() if unit in row.units), None)
 
 
-def units() -> tuple[str, ...]:
-    """Return the units of all these programs."""
-    return tuple(unit for row in rows() for unit in row.units)
-
-
-def paths() -> tuple[str, ...]:
-    """Return the sockets and configuration files of all these programs."""
-    return tuple(dict.fromkeys(path for row in rows() for path in (row.socket, row.config) if path))
-
-
 @dataclass(frozen=True)
 class InstalledUnit(Reading):
     """One unit of such a program; active_state and file_state are systemd's."""
@@ -79,32 +69,25 @@ class Unmanaged(Reading):
     @property
     def found(self) -> tuple[Found, ...]:
         """Return the programs that bring a runtime of their own to this node."""
-        return tuple(self._found())
+        return tuple(filter(None, map(self._found, rows())))
 
-    def _found(self) -> Iterator[Found]:
-        for row in rows():
-            own = [unit for unit in self.units if unit.name in row.units]
-            serves = not row.socket or row.socket in self.files
-            if running := [unit for unit in own if unit.active_state in ("active", "activating", "reloading")]:
-                # Without the socket it uses another runtime: a server without an agent, k3s with the node's containerd.
-                if serves:
-                    yield Found(row.name, running[0].name, True)
-            elif starting := [unit for unit in own if starts_at_boot(unit.file_state)]:
-                yield Found(row.name, starting[0].name, False)
-            elif not own and row.socket and {row.socket, row.config} <= set(self.files):
-                yield Found(row.name, row.socket, True)
+    def _found(self, row: UnmanagedRow) -> Found | None:
+        own = [unit for unit in self.units if unit.name in row.units]
+        if running := [unit.name for unit in own if unit.active_state in ("active", "activating", "reloading")]:
+            # Without the socket it uses another runtime: a server without an agent, k3s with the node's containerd.
+            return Found(row.name, running[0], True) if not row.socket or row.socket in self.files else None
+        if starting := [unit.name for unit in own if starts_at_boot(unit.file_state)]:
+            return Found(row.name, starting[0], False)
+        serves = not own and row.socket and {row.socket, row.config} <= set(self.files)
+        return Found(row.name, row.socket, True) if serves else None
 
 
 def parse_unmanaged(lines: list[str]) -> Unmanaged:
     """Parse the probe's lines (gpunode/components/runtimes/unmanaged.sh); raise ParseError."""
-    installed = []
-    for line in repeated(lines, "unit"):
-        match line.split(" "):
-            case [name, active, file]:
-                installed.append(InstalledUnit(name, active, file))
-            case _:
-                raise ParseError(f"not a unit with its states: {line[:80]!r}")
-    return Unmanaged(tuple(installed), tuple(repeated(lines, "file")))
+    units = [line.split(" ") for line in repeated(lines, "unit")]
+    if wrong := [unit for unit in units if len(unit) != 3]:
+        raise ParseError(f"not a unit with its states: {' '.join(wrong[0])[:80]!r}")
+    return Unmanaged(tuple(InstalledUnit(*unit) for unit in units), tuple(repeated(lines, "file")))
 
 
 OTHER_RUNTIME = finding_message(
@@ -123,8 +106,8 @@ def in_use(settings: Settings, actual: Unmanaged) -> tuple[tuple[Found, Unmanage
     desired = settings.containerd
     if not desired.enabled and not settings.docker.enabled:
         return ()
-    found = ((each, row) for each in actual.found for row in rows() if row.name == each.name)
-    return tuple((each, row) for each, row in found if desired.unit not in row.units)
+    others = {row.name: row for row in rows() if desired.unit not in row.units}
+    return tuple((each, others[each.name]) for each in actual.found if each.name in others)
 
 
 def replaces_containerd(settings: Settings, actual: Unmanaged) -> bool:

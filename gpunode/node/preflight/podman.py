@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.runtimes.podman.decide import desired_of, lacks
+from gpunode.components.runtimes.podman.decide import desired_of, lacks, reads
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
 from gpunode.settings.runtimes import Archive, podman_versions
 
 _TABLE = "gpunode/data/podman.yaml"
 _ELSEWHERE = "have podman {first} or newer from a repository of your own and set podman.version to its version"
-
 
 WITHOUT_RUNTIME = RefusalMessage(
     "podman-without-runtime",
@@ -63,7 +62,7 @@ def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         return
     if not versions.at_least(found, versions.major_minor(row.first_with_cdi)):
         yield WITHOUT_CDI(podman=whose, source=source, first=row.first_with_cdi)
-    elif (toolkit := settings.toolkit.version or machine.toolkit.version) and _cannot_read(found, toolkit):
+    elif (toolkit := settings.toolkit.version or machine.toolkit.version) and not reads(found, toolkit):
         yield READS_NO_GIDS(podman=whose, toolkit=toolkit, first=row.first_with_gids)
 
 
@@ -91,21 +90,14 @@ def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     if not desired.enabled or desired.source != "distribution":
         return
     installed = machine.podman.version
-    if desired.version is not None and archive is not None:
-        has = archive.podman
-        if not any(each and versions.in_branch(each, desired.version) for each in (has, installed)):
-            actual = f"podman {has}" if has else "no podman"
-            yield VERSION_ELSEWHERE(name=_name(machine), actual=actual, desired=desired.version)
+    rule, has = desired.version, (archive.podman if archive else None, installed)
+    if rule is not None and archive is not None and not any(each and versions.in_branch(each, rule) for each in has):
+        actual = f"podman {archive.podman}" if archive.podman else "no podman"
+        yield VERSION_ELSEWHERE(name=_name(machine), actual=actual, desired=rule)
     found = desired.version or installed or (archive.podman if archive else None)
     undecided = settings.toolkit.version is None and machine.toolkit.version is None
-    if found and undecided and _cannot_read(found, row.first_toolkit_with_gids):
+    if found and undecided and not reads(found, row.first_toolkit_with_gids):
         yield MAY_READ_NO_GIDS(podman=found, toolkit=row.first_toolkit_with_gids, first=row.first_with_gids)
-
-
-def _cannot_read(podman: str, toolkit: str) -> bool:
-    row = podman_versions()
-    reads = versions.at_least(podman, versions.major_minor(row.first_with_gids))
-    return versions.at_least(toolkit, row.first_toolkit_with_gids) and not reads
 
 
 def _archive(machine: Machine) -> Archive | None:

@@ -116,15 +116,12 @@ def isolation_cautions(settings: Settings, machine: Machine) -> Iterator[Caution
         ("crio", settings.crio, machine.crio, dict(machine.crio.runtimes)),
     ):
         name = actual.default_runtime or ""
-        program, stays = programs.get(name), desired.default_runtime == name
-        is_renamed = component == "containerd" and name in ("runc", "nvidia")
-        if desired.enabled and isolates(program) and not (stays and not is_renamed):
-            effect, remedy = (
-                (f"gpunode makes {name} a runtime of runc", "rename that runtime, and set {} to the new name")
-                if is_renamed
-                else (f"{desired.default_runtime} takes its place", f"set {{}} = '{name}'")
-            )
-            remedy = remedy.format(f"{component}.default_runtime")
+        program, setting = programs.get(name), f"{component}.default_runtime"
+        effect, remedy = f"{desired.default_runtime} takes its place", f"set {setting} = '{name}'"
+        if renamed := component == "containerd" and name in ("runc", "nvidia"):
+            effect = f"gpunode makes {name} a runtime of runc"
+            remedy = f"rename that runtime, and set {setting} to the new name"
+        if desired.enabled and isolates(program) and (renamed or desired.default_runtime != name):
             yield ISOLATION_LOST(component=component, name=name, program=program, effect=effect, remedy=remedy)
 
 
@@ -161,7 +158,9 @@ OTHER_RUNTIME = CautionMessage(
 def unmanaged_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Warn of programs that bring a container runtime of their own."""
     component = "containerd" if settings.containerd.enabled else "docker"
-    left_out = unmanaged.replaces_containerd(settings, machine.unmanaged)
+    effect = f"gpunode configures the unit {component}.service, which it does not use"
+    if unmanaged.replaces_containerd(settings, machine.unmanaged):
+        effect = "gpunode configures no containerd here"
     for each, row in unmanaged.in_use(settings, machine.unmanaged):
         yield OTHER_RUNTIME(
             component=component,
@@ -169,9 +168,7 @@ def unmanaged_cautions(settings: Settings, machine: Machine) -> Iterator[Caution
             unit=each.unit,
             runs="runs" if each.running else "is installed, and starts at boot",
             config=row.config,
-            effect="gpunode configures no containerd here"
-            if left_out
-            else f"gpunode configures the unit {component}.service, which it does not use",
+            effect=effect,
             remedy=row.remedy.format(unit=each.unit),
         )
 
@@ -241,16 +238,10 @@ def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[dict[str, str | None]]:
     """Yield the values of the highest minimum of a kind that the desired version does not reach."""
-    desired = settings.toolkit.version
-    rows = [
-        row
-        for row in tables.minimums()
-        if row.component == "nvidia-container-toolkit"
-        and row.kind == kind
-        and row.minimum
-        and (row.when != "tegra" or machine.operating_system.tegra)
-    ]
-    missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
+    desired, tegra = settings.toolkit.version, machine.operating_system.tegra
+    rows = [row for row in tables.minimums() if (row.component, row.kind) == ("nvidia-container-toolkit", kind)]
+    counting = [row for row in rows if row.minimum and (row.when != "tegra" or tegra)]
+    missed = [row for row in counting if desired and not versions.at_least(desired, row.minimum or "")]
     for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
         yield {"desired": desired, "needed_by": row.needed_by, "minimum": row.minimum, "source": row.source}
 

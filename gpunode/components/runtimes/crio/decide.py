@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpunode.base import versions
@@ -11,16 +12,15 @@ from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.runtimes.crio.editor import render
-from gpunode.components.runtimes.crio.state import Crio, Merged, merged
+from gpunode.components.runtimes.crio.state import Crio, merged
 from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
     RESTART_FORBIDDEN,
-    Act,
+    Answers,
     RuntimeChange,
     Runtimes,
     WrittenFile,
-    change_by_answers,
     runtime_finding,
 )
 from gpunode.settings.runtimes import first_crio_with_cdi
@@ -39,11 +39,12 @@ _OLD = "{version} is the first with CDI. Remedy: install that version or a newer
 _CAUSES = (missing_program("crio.service", "{binary}"), _ABSENT, _OTHER, _OLD)
 VERSION = runtime_finding("crio", "version", *_CAUSES, remedies=(BY_HAND,), classes=DRIFT)
 FINDINGS = RuntimeFindings("crio", silent=_SILENT, absent=_ABSENT, version=VERSION)
+NVIDIA_PATH = "runtimes.nvidia.runtime_path"
 # What `crio status config` answers -> the finding about it.
 VALUES = {
     "default_runtime": runtime_finding("crio", "default runtime", RESTART_FORBIDDEN),
     "cgroup_manager": runtime_finding("crio", "cgroup driver", RESTART_FORBIDDEN),
-    "runtimes.nvidia.runtime_path": runtime_finding("crio", "runtime nvidia", RESTART_FORBIDDEN),
+    NVIDIA_PATH: runtime_finding("crio", "runtime nvidia", RESTART_FORBIDDEN),
 }
 
 
@@ -75,15 +76,9 @@ def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
 
 def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
     """Return the decision about the configuration of an installed CRI-O, which its operation carries out."""
-    return judge_of(desired, actual).by_answers(
-        VALUES,
-        desired_values(desired.runtimes),
-        actual_values(actual),
-        actual.answers,
-        needed_act(actual, desired.runtimes),
-        lambda: needed_change(actual, desired.runtimes),
-        is_forecast=actual.version is None or actual.files is None,
-    )
+    answers, change = answers_of(actual, desired.runtimes), partial(needed_change, actual, desired.runtimes)
+    is_forecast = actual.version is None or actual.files is None
+    return judge_of(desired, actual).by_answers(VALUES, answers, change, is_forecast)
 
 
 def path_of(state: Crio) -> str:
@@ -91,27 +86,14 @@ def path_of(state: Crio) -> str:
     return f"{state.folder}/{NAME}"
 
 
-def desired_values(desired: Runtimes) -> dict[str, str]:
-    """Return the values that the daemon must answer, by the keys of its configuration."""
-    values = {"default_runtime": desired.default, "cgroup_manager": desired.manager}
-    if desired.nvidia:
-        values["runtimes.nvidia.runtime_path"] = NVIDIA_RUNTIME
-    return values
-
-
-def actual_values(state: Crio) -> dict[str, str | None]:
-    """Return the values that the daemon answers, by the keys of `desired_values`."""
-    return {
-        "default_runtime": state.default_runtime,
-        "cgroup_manager": state.cgroup_manager,
-        "runtimes.nvidia.runtime_path": dict(state.runtimes).get("nvidia"),
+def answers_of(actual: Crio, desired: Runtimes) -> Answers:
+    """Return what the daemon answers, and must answer, by the keys of its configuration."""
+    values = {
+        "default_runtime": (desired.default, actual.default_runtime),
+        "cgroup_manager": (desired.manager, actual.cgroup_manager),
+        NVIDIA_PATH: (NVIDIA_RUNTIME if desired.nvidia else None, dict(actual.runtimes).get("nvidia")),
     }
-
-
-def needed_act(state: Crio, desired: Runtimes) -> Act:
-    """Return what brings the daemon to the desired values."""
-    actual = actual_values(state)
-    return "restart" if any(actual[key] != value for key, value in desired_values(desired).items()) else "nothing"
+    return Answers(values, actual.active)
 
 
 def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
@@ -119,7 +101,7 @@ def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
 
     Raise ConfigurationRefused where no drop-in brings the desired values. `state.files` must be known.
     """
-    path, files, values = path_of(state), dict(state.files or ()), desired_values(desired)
+    path, files, answers = path_of(state), dict(state.files or ()), answers_of(state, desired)
     others = merged({name: text for name, text in files.items() if name != path}, state.root)
     if others.unreadable:
         raise ConfigurationRefused(f"CRI-O does not start with these files: {'; '.join(others.unreadable)}")
@@ -128,36 +110,24 @@ def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
     except ConfigurationRefused as refusal:
         raise ConfigurationRefused(f"{path}: {refusal}") from refusal
     after = merged({**files, path: text}, state.root)
-    for key, value in values.items():
-        merged_value, file = _merged_value(after, key)
-        if merged_value != value:
+    merged_values = {**after.keys, NVIDIA_PATH: after.runtimes.get("nvidia", {}).get("runtime_path")}
+    for key, (value, _) in answers.managed.items():
+        if merged_values.get(key) != value:
+            file = after.said_in.get(key.removesuffix(".runtime_path"))
             raise ConfigurationRefused(
-                f"{file} is read after {path} and sets {key} = {merged_value!r}. Remedy: correct or remove that file"
+                f"{file} is read after {path} and sets {key} = {merged_values.get(key)!r}. Remedy: correct or remove "
+                "that file"
             )
-    act, written = needed_act(state, desired), WrittenFile(path, text)
-    change = change_by_answers(written, files.get(path, ""), values, actual_values(state), act, state.active)
-    if change is not None:
-        _check(state, {*after.runtimes, *dict(state.runtimes)}, desired)
-    return change
-
-
-def _check(state: Crio, runtimes: set[str], desired: Runtimes) -> None:
-    """Raise ConfigurationRefused where no drop-in would help; runtimes: the names that CRI-O knows."""
-    if state.flags:
+    change = answers.change(WrittenFile(path, text), files.get(path, ""), answers.act)
+    if change is not None and state.flags:
         raise ConfigurationRefused(
             f"crio is started with {', '.join(state.flags)}, which counts more than its files. Remedy: take the flag "
             "out of its unit (or of /etc/sysconfig/crio, /etc/default/crio)"
         )
-    if state.answers and desired.default not in runtimes:
+    names = {*after.runtimes, *dict(state.runtimes)}
+    if change is not None and state.default_runtime is not None and desired.default not in names:
         raise ConfigurationRefused(
-            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(runtimes))}. Remedy: set "
+            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(names))}. Remedy: set "
             "crio.default_runtime to one of them, or write its table [crio.runtime.runtimes]"
         )
-
-
-def _merged_value(after: Merged, key: str) -> tuple[object, str | None]:
-    """Return the merged value of a key, and the file that sets it."""
-    if not key.startswith("runtimes."):
-        return after.keys.get(key), after.said_in.get(key)
-    _, name, option = key.split(".")
-    return after.runtimes.get(name, {}).get(option), after.said_in.get(f"runtimes.{name}")
+    return change

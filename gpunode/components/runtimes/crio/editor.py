@@ -30,7 +30,9 @@ def render(text: str | None, others: Merged, desired: Runtimes) -> str:
             put(runtime, "conmon_cgroup", "pod")
         if not desired.nvidia:
             if desired.nvidia is False and "nvidia" in runtimes_of(runtime):
-                _remove(runtime, "nvidia")
+                del runtime["runtimes"]["nvidia"]
+                if not runtime["runtimes"]:
+                    del runtime["runtimes"]
             return
         runtimes = table_in(runtime, "runtimes", hidden=True)
         # This table replaces the whole table of an earlier file.
@@ -43,11 +45,3 @@ def render(text: str | None, others: Merged, desired: Runtimes) -> str:
             put(nvidia, "inherit_default_runtime", False)
 
     return edited(text or _HEAD, edit)
-
-
-def _remove(runtime: Table, name: str) -> None:
-    """Remove a runtime, with the table of runtimes where it was the only one."""
-    if len(runtime["runtimes"]) == 1:
-        del runtime["runtimes"]
-    else:
-        del runtime["runtimes"][name]

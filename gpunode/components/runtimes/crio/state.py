@@ -94,18 +94,17 @@ class Crio(Daemon):
     runtimes: tuple[tuple[str, str], ...] = ()
     containers: int = 0
 
-    @property
-    def answers(self) -> bool:
-        """Return whether the daemon answers its values."""
-        return self.default_runtime is not None
-
 
 def parse_crio(lines: list[str]) -> Crio:
     """Parse the CRI-O probe's lines (gpunode/components/runtimes/crio/state.sh)."""
     found = values(lines)
-    runtime = _running(decoded(found, "running"))
+    try:
+        runtime = table(load_toml(decoded(found, "running") or ""), "crio", "runtime")
+    except TextLimitError as error:
+        raise ParseError(f"`crio status config` cannot be read as TOML: {error}") from error
+    except TextError:
+        runtime = {}  # It gave no answer.
     default, manager = runtime.get("default_runtime"), runtime.get("cgroup_manager")
-    handlers = runtimes_of(runtime)
     return Crio(
         # The first line of a list is the version.
         version=program_version(next(iter(repeated(lines, "crio")), None)),
@@ -117,16 +116,6 @@ def parse_crio(lines: list[str]) -> Crio:
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=default if isinstance(default, str) and default else None,
         cgroup_manager=manager if isinstance(manager, str) else None,
-        runtimes=tuple(sorted((name, str(row.get("runtime_path", ""))) for name, row in handlers.items())),
+        runtimes=tuple(sorted((name, str(row.get("runtime_path", ""))) for name, row in runtimes_of(runtime).items())),
         containers=number(found.get("containers", "0")),
     )
-
-
-def _running(text: str | None) -> dict[str, Any]:
-    """Return the daemon's values below crio.runtime; empty where it gave no answer."""
-    try:
-        return table(load_toml(text or ""), "crio", "runtime")
-    except TextLimitError as error:
-        raise ParseError(f"`crio status config` cannot be read as TOML: {error}") from error
-    except TextError:
-        return {}

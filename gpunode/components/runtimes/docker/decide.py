@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from gpunode.base import versions
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.docker.editor import knows_cdi, render
+from gpunode.components.runtimes.docker.editor import CDI_SINCE, render
 from gpunode.components.runtimes.docker.state import Docker
 from gpunode.components.runtimes.judge import Desired, RuntimeFindings, RuntimeJudge
 from gpunode.components.runtimes.runtime import (
     NVIDIA_RUNTIME,
-    Act,
+    Answers,
     RuntimeChange,
     Runtimes,
     WrittenFile,
-    change_by_answers,
     runtime_finding,
 )
 
@@ -67,44 +68,21 @@ def decide_configuration(desired: Desired, actual: Docker, is_forecast: bool = F
 
     is_forecast: decide by the daemon's answers alone
     """
-    return judge_of(desired, actual).by_answers(
-        VALUES,
-        desired_values(desired.runtimes, actual.cdi is not None),
-        actual_values(actual),
-        actual.answers,
-        needed_act(actual, desired.runtimes),
-        lambda: needed_change(actual, desired.runtimes),
-        is_forecast,
-    )
+    runtimes = desired.runtimes
+    answers, change = answers_of(actual, runtimes, actual.cdi is not None), partial(needed_change, actual, runtimes)
+    return judge_of(desired, actual).by_answers(VALUES, answers, change, is_forecast)
 
 
-def desired_values(desired: Runtimes, reports_cdi: bool) -> dict[str, str]:
-    """Return the values that `docker info` must answer; reports_cdi: whether it answers CDI."""
-    values = {"DefaultRuntime": desired.default, "CgroupDriver": desired.manager}
-    if desired.nvidia:
-        values["Runtime nvidia"] = NVIDIA_RUNTIME
-    if desired.cdi is not None and reports_cdi:
-        values["CDI"] = str(desired.cdi).lower()
-    return values
-
-
-def actual_values(state: Docker) -> dict[str, str | None]:
-    """Return the values that `docker info` answers, by the keys of `desired_values`."""
-    return {
-        "DefaultRuntime": state.default_runtime,
-        "CgroupDriver": state.cgroup_driver,
-        "Runtime nvidia": state.runtime("nvidia"),
-        "CDI": None if state.cdi is None else str(state.cdi).lower(),
+def answers_of(actual: Docker, desired: Runtimes, reports_cdi: bool) -> Answers:
+    """Return what `docker info` answers, and must answer; reports_cdi: whether it answers CDI."""
+    cdi, desired_cdi = (None if each is None else str(each).lower() for each in (actual.cdi, desired.cdi))
+    values = {
+        "DefaultRuntime": (desired.default, actual.default_runtime),
+        "CgroupDriver": (desired.manager, actual.cgroup_driver),
+        "Runtime nvidia": (NVIDIA_RUNTIME if desired.nvidia else None, dict(actual.runtimes).get("nvidia")),
+        "CDI": (desired_cdi if reports_cdi else None, cdi),
     }
-
-
-def needed_act(state: Docker, desired: Runtimes) -> Act:
-    """Return what brings the daemon to the desired values."""
-    actual = actual_values(state)
-    keys = [key for key, value in desired_values(desired, state.cdi is not None).items() if actual[key] != value]
-    if not state.active or not state.answers or not all(key in _RELOADED for key in keys):
-        return "restart"
-    return "reload" if keys else "nothing"
+    return Answers(values, actual.active, _RELOADED)
 
 
 def needed_change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
@@ -124,6 +102,7 @@ def needed_change(state: Docker, desired: Runtimes) -> RuntimeChange | None:
             "/etc/default/docker)"
         )
     # An older client does not print CDI, and an older daemon does not report it.
-    reports_cdi = all(knows_cdi(each) for each in (state.version, state.daemon_version) if each)
-    values, act = desired_values(desired, reports_cdi), needed_act(state, desired)
-    return change_by_answers(WrittenFile(path, text), before, values, actual_values(state), act, state.active)
+    programs = [versions.major_minor(each) for each in (state.version, state.daemon_version) if each]
+    reports_cdi = all(versions.at_least(each, CDI_SINCE) for each in programs)
+    act = answers_of(state, desired, state.cdi is not None).act
+    return answers_of(state, desired, reports_cdi).change(WrittenFile(path, text), before, act)

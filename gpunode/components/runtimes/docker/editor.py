@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from gpunode.base import versions
 from gpunode.base.structured_text import FILE, KeyTwiceError, TextError, TextLimitError, load_json
@@ -18,7 +18,8 @@ from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 _CGROUP_DRIVER = "native.cgroupdriver="
 # Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, on by default since 28.2.
-_OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
+_OLDEST, CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
+Part = TypeVar("Part", dict[str, Any], list[Any])
 
 
 # The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.
@@ -49,21 +50,28 @@ def render(text: str | None, docker_version: str, desired: Runtimes) -> str:
 def _edit(document: dict[str, Any], desired: Runtimes, docker: str) -> None:
     if desired.nvidia:
         _runtime(document)
-    elif desired.nvidia is False:
-        _without_runtime(document)
+    elif desired.nvidia is False and "nvidia" in (runtimes := _part(document, "runtimes", dict)):
+        del runtimes["nvidia"]
+        if not runtimes:
+            del document["runtimes"]
     # dockerd does not start with a default runtime that it does not know; it knows shims of containerd by their type.
-    names = ["runc", *_table(document, "runtimes", made=False)]
+    names = {"runc", *_part(document, "runtimes", dict)}
     if desired.default not in names and not desired.default.startswith("io.containerd."):
         raise ConfigurationRefused(
-            f"no runtime is called {desired.default}, but {', '.join(sorted(set(names)))}. Remedy: set "
+            f"no runtime is called {desired.default}, but {', '.join(sorted(names))}. Remedy: set "
             "docker.default_runtime to one of them, or add it to `runtimes`"
         )
     # runc is docker's own default.
     if desired.default != (document.get("default-runtime") or "runc"):
         document["default-runtime"] = desired.default
-    _cgroup_driver(document, desired.manager)
+    options, driver = _part(document, "exec-opts", list), f"{_CGROUP_DRIVER}{desired.manager}"
+    drivers = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
+    if drivers != [driver]:
+        document["exec-opts"] = [option for option in options if option not in drivers] + [driver]
     if desired.cdi is not None:
-        _cdi(document, desired.cdi, docker)
+        features = _part(document, "features", dict)
+        if features.get("cdi", versions.at_least(docker, _CDI_DEFAULT_SINCE)) is not desired.cdi:
+            document["features"] = features | {"cdi": desired.cdi}
 
 
 def _written(document: dict[str, Any], indent: int | str) -> str:
@@ -85,8 +93,8 @@ def _check_version(docker_version: str, desired: Runtimes) -> None:
         raise ConfigurationRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
     if not versions.at_least(actual, _OLDEST):
         raise ConfigurationRefused(f"docker {actual} reads no runtimes. Remedy: install {_OLDEST} or newer")
-    if desired.cdi and not versions.at_least(actual, _CDI_SINCE):
-        raise ConfigurationRefused(f"docker {actual} has no CDI. Remedy: install {_CDI_SINCE} or newer")
+    if desired.cdi and not versions.at_least(actual, CDI_SINCE):
+        raise ConfigurationRefused(f"docker {actual} has no CDI. Remedy: install {CDI_SINCE} or newer")
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -120,23 +128,22 @@ def _comment(text: str) -> str | None:
     return None
 
 
-def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
-    # docker takes a null for a key that nobody has written.
-    if parent.get(key) is None:
-        if not made:
-            return {}
-        parent[key] = {}
-    table = parent[key]
-    if not isinstance(table, dict):
+def _part(parent: dict[str, Any], key: str, kind: type[Part], made: bool = False) -> Part:
+    """Return the object or list of a key; made: write a missing one. To docker, a null is a missing key."""
+    part = kind() if parent.get(key) is None else parent[key]
+    if not isinstance(part, kind):
+        name = "object" if kind is dict else "list"
         raise ConfigurationRefused(
-            f"{key!r} is no object in this file, but {json.dumps(table)[:80]}. Remedy: correct it", key
+            f"{key!r} is no {name} in this file, but {json.dumps(part)[:80]}. Remedy: correct it", key
         )
-    return table
+    if made:
+        parent[key] = part
+    return part
 
 
 def _runtime(document: dict[str, Any]) -> None:
-    runtimes = _table(document, "runtimes")
-    runtime = _table(runtimes, "nvidia")
+    runtimes = _part(document, "runtimes", dict, made=True)
+    runtime = _part(runtimes, "nvidia", dict, made=True)
     # docker does not start with runtimeType and path: the entry of nvidia-ctk replaces that of a shim.
     if any(runtime.get(key) for key in ("runtimeType", "options")):
         runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
@@ -147,37 +154,6 @@ def _runtime(document: dict[str, Any]) -> None:
     for key in ("runtimeArgs", "args"):
         if runtime.get(key):
             runtime[key] = []
-
-
-def _without_runtime(document: dict[str, Any]) -> None:
-    runtimes = _table(document, "runtimes", made=False)
-    if runtimes.pop("nvidia", None) is not None and not runtimes:
-        del document["runtimes"]
-
-
-def _cdi(document: dict[str, Any], desired: bool, docker: str) -> None:
-    unsaid = versions.at_least(docker, _CDI_DEFAULT_SINCE)
-    if _table(document, "features", made=desired is not unsaid).get("cdi", unsaid) is not desired:
-        _table(document, "features")["cdi"] = desired
-
-
-def knows_cdi(docker_version: str) -> bool:
-    """Return whether `docker info` of a version reports CDI; raise VersionError."""
-    return versions.at_least(versions.major_minor(docker_version), _CDI_SINCE)
-
-
-def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
-    key = "exec-opts"
-    options = document.get(key)
-    options = [] if options is None else options
-    if not isinstance(options, list):
-        raise ConfigurationRefused(
-            f"{key!r} is no list in this file, but {json.dumps(options)[:80]}. Remedy: correct it", key
-        )
-    desired = f"{_CGROUP_DRIVER}{driver}"
-    actual = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
-    if actual != [desired]:
-        document["exec-opts"] = [option for option in options if option not in actual] + [desired]
 
 
 def _indent(text: str) -> int | str:

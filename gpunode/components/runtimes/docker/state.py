@@ -36,15 +36,6 @@ class Docker(Daemon):
     live_restore: bool = False
     containers: int = 0
 
-    @property
-    def answers(self) -> bool:
-        """Return whether the daemon answers its values."""
-        return self.default_runtime is not None
-
-    def runtime(self, name: str) -> str | None:
-        """Return the path of a runtime of the daemon."""
-        return dict(self.runtimes).get(name)
-
 
 _TYPES = {"Runtimes": dict, "DefaultRuntime": str, "CgroupDriver": str, "ContainersRunning": int}
 

@@ -99,7 +99,7 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
     toolkit: the version of the installed toolkit, which makes the CDI specification
     """
     version, program, runtime = _version(desired, actual), tuple(_program(desired, actual)), _runtime(desired, actual)
-    findings = (version, *_reads(actual, toolkit), *program, *runtime)
+    cdi = (_reads(actual.version, toolkit),) if actual.version and toolkit else ()
     steps: list[Step[None]] = []
     if bad(version) and not version.by_person:
         steps.append(Step("install podman", (version,), Disruption.nothing))
@@ -107,33 +107,32 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
         steps.append(Step(f"install {desired.program}", bad(*program), Disruption.nothing))
     if bad(*runtime) and not _overridden(desired, actual):
         steps.append(Step(f"make {desired.default_runtime} its default runtime", bad(*runtime), Disruption.nothing))
-    return Decision(findings, tuple(steps))
+    return Decision((version, *cdi, *program, *runtime), tuple(steps))
 
 
 def _version(desired: Desired, actual: Podman) -> Finding:
-    rule, first = desired.version, podman_versions().first_with_cdi
-    good = actual.version is not None and (
-        versions.at_least(actual.version, first) if rule is None else versions.in_branch(actual.version, rule)
-    )
-    any_version = "any version" if actual.version is None else "any version with CDI"
-    item = VERSION.compared(actual.version, rule or any_version, good)
-    if actual.version is None:
+    version, rule, first = actual.version, desired.version, podman_versions().first_with_cdi
+    if version is None:
+        item = VERSION.compared(None, rule or "any version", False)
         return item if desired.installs else by_hand(item, _NOT_INSTALLED)
-    return item if rule is not None else by_hand(item, _OLD.format(version=actual.version, first=first))
+    if rule is not None:
+        return VERSION.compared(version, rule, versions.in_branch(version, rule))
+    item = VERSION.compared(version, "any version with CDI", versions.at_least(version, first))
+    return by_hand(item, _OLD.format(version=version, first=first))
 
 
-def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
-    """Compare whether podman can read the specifications of this toolkit."""
-    if actual.version is None or toolkit is None:
-        return
+def reads(podman: str, toolkit: str) -> bool:
+    """Return whether a version of podman reads the CDI specifications that a version of the toolkit makes."""
     row = podman_versions()
-    good = versions.at_least(actual.version, row.first_with_gids) or not versions.at_least(
-        toolkit, row.first_toolkit_with_gids
-    )
-    cause = _UNREADABLE_CDI.format(
-        version=actual.version, toolkit=row.first_toolkit_with_gids, first=row.first_with_gids
-    )
-    yield by_hand(CDI.compared("readable" if good else f"of toolkit {toolkit}", "readable", good), cause)
+    has_gids = versions.at_least(toolkit, row.first_toolkit_with_gids)
+    return not has_gids or versions.at_least(podman, versions.major_minor(row.first_with_gids))
+
+
+def _reads(version: str, toolkit: str) -> Finding:
+    """Compare whether podman can read the specifications of this toolkit."""
+    row, good = podman_versions(), reads(version, toolkit)
+    cause = _UNREADABLE_CDI.format(version=version, toolkit=row.first_toolkit_with_gids, first=row.first_with_gids)
+    return by_hand(CDI.compared("readable" if good else f"of toolkit {toolkit}", "readable", good), cause)
 
 
 def _program(desired: Desired, actual: Podman) -> Iterator[Finding]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gpunode.base.probe_output import files, repeated, values
 from gpunode.base.reading import Reading
@@ -39,8 +38,7 @@ class Podman(Reading):
 def parse_podman(lines: list[str]) -> Podman:
     """Parse the podman probe's lines (gpunode/components/runtimes/podman/state.sh)."""
     default = said_in = None
-    runtimes: dict[str, tuple[str, ...]] = {}
-    runtimes_in: dict[str, str] = {}
+    runtimes: dict[str, tuple[tuple[str, ...], str]] = {}
     unreadable = []
     for path, text in files(lines):
         try:
@@ -51,14 +49,10 @@ def parse_podman(lines: list[str]) -> Podman:
         if isinstance(engine, dict):
             if isinstance(engine.get("runtime"), str):
                 default, said_in = engine["runtime"], path
-            runtimes |= _runtimes(engine.get("runtimes"))
-            runtimes_in |= dict.fromkeys(_runtimes(engine.get("runtimes")), path)
+            if isinstance(table := engine.get("runtimes"), dict):
+                lists = {name: paths for name, paths in table.items() if isinstance(paths, list)}
+                runtimes |= {name: (tuple(map(str, paths)), path) for name, paths in lists.items()}
     version = program_version(values(lines).get("podman"))
-    every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
+    every = tuple((name, paths) for name, (paths, _) in sorted(runtimes.items()))
+    where = tuple((name, path) for name, (_, path) in sorted(runtimes.items()))
     return Podman(version, default, said_in, every, where, tuple(unreadable), tuple(repeated(lines, "program")))
-
-
-def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:
-    if not isinstance(table, dict):
-        return {}
-    return {name: tuple(map(str, paths)) for name, paths in table.items() if isinstance(paths, list)}
