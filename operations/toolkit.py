@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -88,6 +89,10 @@ def _state() -> State:
     return read_fact(ContainerToolkit, "the container toolkit's state")
 
 
+def _is_forecast() -> bool:
+    return host.state is not None and not host.state.is_executing
+
+
 @node_operation
 def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
     """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
@@ -106,8 +111,8 @@ def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
 def held(family: str) -> Iterator[Any]:
     """Keep the package manager off the toolkit's packages; holds that others set stay."""
     state = _state()
-    if not state.to_hold and host.state is not None and not host.state.is_executing:
-        yield script_command(":")  # a forecast: the packages come with an operation before this one
+    if not state.to_hold and _is_forecast():
+        yield script_command(":")  # the packages come with an operation before this one
         return
     commands = list(TOOLKIT_HOLDS[family](state, True))
     if not commands:
@@ -125,9 +130,9 @@ def configuration(desired: Keys, by_containerd: bool = False) -> Iterator[Any]:
     state = _state()
     if by_containerd and not isinstance(containerd := host.get_fact(Containerd), Unknown):
         desired = {**({RUNTIMES: (program,)} if (program := own_program(containerd)) else {}), **desired}
-    # In preparation its packages may not be there yet.
-    coming = host.state is not None and not host.state.is_executing
-    change = change_now(str, decide_configuration(desired, state, coming))
+    if _is_forecast():
+        state = replace(state, version=None)  # its packages may come with an operation before this one
+    change = change_now(str, decide_configuration(desired, state))
     if change is None:
         host.noop(f"{PATH} is as desired")
         return

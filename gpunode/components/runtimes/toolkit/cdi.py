@@ -21,6 +21,8 @@ from gpunode.components.runtimes.runtime import CDI_MARK
 KIND = "nvidia.com/gpu"
 # In the order in which runtimes read them: a device of a later folder replaces its namesake of an earlier one.
 FOLDERS = {"/etc/cdi": 0, "/var/run/cdi": 1, "/run/cdi": 1}
+# Name of a device -> its device nodes.
+Devices = Mapping[str, frozenset[str]]
 _LIBCUDA = re.compile(r".*/libcuda\.so\.(\d{3}[0-9.]*\d)", re.ASCII)
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", re.ASCII)
@@ -106,6 +108,29 @@ def read(
         devices=tuple((name, tuple(map(_place, _entries([own], "deviceNodes")))) for name, own in devices.items()),
         lost=tuple(lost),
     )
+
+
+def resolved(specifications: Iterable[CdiSpecification]) -> tuple[Devices | None, Mapping[str, frozenset[str]]]:
+    """Return the devices that runtimes find, and those that they do not find because several files have them.
+
+    As pkg/cdi/cache.go of the CDI library does: the later folder counts, and what two files of one folder have is lost.
+    The devices are None where those of a file are not known.
+    """
+    found: dict[str, tuple[int, str, frozenset[str]]] = {}
+    twice: dict[str, frozenset[str]] = {}
+    known = True
+    for item in sorted(specifications, key=lambda item: (FOLDERS.get(item.folder, -1), item.path)):
+        rank = FOLDERS.get(item.folder)
+        if rank is None or item.unreadable:
+            continue
+        known = known and item.devices is not None
+        for name, nodes in item.devices or ():
+            other = found.get(name)
+            if other is not None and other[0] == rank:
+                twice[name] = twice.get(name, frozenset({other[1]})) | {item.path}
+            else:
+                found[name] = rank, item.path, frozenset(nodes)
+    return {name: each[2] for name, each in found.items() if name not in twice} if known else None, twice
 
 
 @lru_cache(maxsize=64)

@@ -75,18 +75,17 @@ def desired_keys(
     return desired
 
 
-def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
+def written_keys(actual: ContainerToolkit, desired: Keys) -> dict[Key, Value]:
     """Return the keys that a run writes: the desired ones, and those that it takes out.
 
     A mode and runtimes by which no container starts are taken out, for the toolkit's defaults work. A root that is / on
     both sides is no difference, and an unreadable file is left alone where the settings name no key.
-    version: as in `faults`
     """
     written = dict(desired)
     try:
         if desired.get(ROOT, ROOT) is None and _value(plain(actual.config_text or ""), ROOT) in (None, "/"):
             del written[ROOT]
-        wrong = {tuple(each.key.split(".")) for each in faults(actual, desired, version)}
+        wrong = {tuple(each.key.split(".")) for each in faults(actual, desired, actual.version)}
     except ConfigurationRefused:
         return {key: value for key, value in desired.items() if key != ROOT or value is not None}
     defaults_work = any(dict(actual.files).get(name) == "x" for name in tables.toolkit().runtimes)

@@ -73,16 +73,14 @@ def decide_packages(
 ) -> Decision[Any]:
     """Return what is to be done about the packages; the arguments are fields of `Desired`."""
     coming = moves(actual, version)
-    packages, legacy, held = (
-        tuple(_packages(version, actual, coming)),
-        _legacy(migrate, actual),
-        _held(family, hold, actual),
-    )
+    packages, held = tuple(_packages(version, actual, coming)), _held(family, hold, actual)
+    old = ", ".join(f"{name} {each}" for name, each in actual.legacy.items())
+    legacy = (LEGACY.compared(old, "none", False, remedy=RUN if migrate else _MIGRATE),) if old else ()
     again = tuple(item for item in bad(*packages) if item.cause == _LOST)
     steps = {
         f"install the NVIDIA container toolkit{f' {version}' if version else ''}": bad(*packages) if coming else (),
         "reinstall the packages of the container toolkit": again if lost(actual) and not coming else (),
-        f"remove {legacy[0].actual}" if legacy else "": legacy if migrate else (),
+        f"remove {old}": legacy if migrate else (),
         "hold its packages" if hold else "let go of its packages": bad(*held),
     }
     done = (Step[Any](action, settled, Disruption.nothing) for action, settled in steps.items() if settled)
@@ -103,13 +101,6 @@ def _packages(version: str | None, actual: ContainerToolkit, coming: bool) -> It
     yield PACKAGES.compared(named, other or "one version", not is_mixed and bool(packages) and other is None, cause=why)
     path = actual.runtime_path
     yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
-
-
-def _legacy(migrate: bool, actual: ContainerToolkit) -> tuple[Finding, ...]:
-    if not actual.legacy:
-        return ()
-    found = ", ".join(f"{name} {version}" for name, version in actual.legacy.items())
-    return (LEGACY.compared(found, "none", False, remedy=RUN if migrate else _MIGRATE),)
 
 
 def _held(family: str, hold: bool, actual: ContainerToolkit) -> tuple[Finding, ...]:
@@ -141,12 +132,8 @@ def is_held(family: str, actual: ContainerToolkit, hold: bool) -> bool:
 
     apt's file that is to go is an own file like others; without dnf's plugin nothing is known of its list.
     """
-    if family not in ("apt", *_LOCKED) or (family == "apt" and not hold):
-        return True
-    if family in _LOCKED and actual.hold_text is None:
-        return True
+    known = hold if family == "apt" else family in _LOCKED and actual.hold_text is not None
     try:
-        return hold_text(family, actual, hold) == actual.hold_text
+        return not known or hold_text(family, actual, hold) == actual.hold_text
     except ValueError:
-        # Its operation reports what is wrong with the list.
-        return False
+        return False  # The operation reports what is wrong with the list.
