@@ -20,7 +20,6 @@ from gpunode.settings.runtimes import ToolkitSettings
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)
-MOUNTS = ("accept-nvidia-visible-devices-as-volume-mounts",)
 _RUNTIME, _CLI = "nvidia-container-runtime", "nvidia-container-cli"
 # Where the toolkit's own commented-out lines would write them.
 _DEBUG = {
@@ -54,17 +53,16 @@ def desired_keys(
 ) -> dict[Key, Value]:
     """Return the keys that the settings name.
 
-    root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
-    ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for hosts that
-    have none; what gpunode supports has its own, by which any container's cache is made.
-    programs: those that nvidia-container-runtime is to start before others, as `own_program` of containerd has it
+    root: where the driver's files are (driver.root); None: not known. ldconfig stays that of the node, which every
+    supported distribution has.
+    programs: those that nvidia-container-runtime starts before others, as `own_program` of containerd has it
     """
     values: dict[Key, Value] = {
         RUNTIMES: programs or None,
         MODE: settings.mode,
         CGROUPS: settings.no_cgroups,
         ENVVAR: settings.accept_nvidia_visible_devices_envvar_when_unprivileged,
-        MOUNTS: settings.accept_nvidia_visible_devices_as_volume_mounts,
+        ("accept-nvidia-visible-devices-as-volume-mounts",): settings.accept_nvidia_visible_devices_as_volume_mounts,
     }
     desired: dict[Key, Value] = {key: value for key, value in values.items() if value is not None}
     if root is not None:
@@ -103,10 +101,9 @@ def others_root(text: str | None, desired: Keys) -> str | None:
 
 def _is_marked(text: str) -> bool:
     try:
-        comment = parsed(text)[_CLI].item(ROOT[-1]).trivia.comment
-    except Exception:  # what tomlkit does not master is nothing that gpunode wrote
+        return str(parsed(text)[_CLI].item(ROOT[-1]).trivia.comment).lstrip("# ") == _OURS
+    except Exception:  # gpunode wrote nothing that tomlkit cannot edit
         return False
-    return str(comment).lstrip("# ") == _OURS
 
 
 def runtime_mode(text: str | None) -> str | None:
@@ -120,8 +117,7 @@ def runtime_mode(text: str | None) -> str | None:
 def render(text: str | None, desired: Keys) -> str:
     """Return the text of config.toml with the desired keys; `text` is the actual file, None for none.
 
-    Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
-    a value's.
+    Raise ConfigurationRefused where the file cannot be parsed, or a value is in the place of a table, or vice versa.
     """
     return edited(text or "", lambda document: _change(document, desired))
 
@@ -196,16 +192,14 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
     for position, name in enumerate(key[:-1]):
         inner = table.get(name, {})
         if not isinstance(inner, Mapping):
-            raise ConfigurationRefused(
-                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}. Remedy: correct it", name
-            )
+            place = ".".join(key[: position + 1])
+            raise ConfigurationRefused(f"{place} is no table, but {inner!r}. Remedy: correct it", name)
         table = inner
     value = table.get(key[-1])
     if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
         # The table's keys and comments would go with it.
-        raise ConfigurationRefused(
-            f"{'.'.join(key)} is a table, where a value has its place. Remedy: correct it", key[-1]
-        )
+        place = ".".join(key)
+        raise ConfigurationRefused(f"{place} is a table, where a value has its place. Remedy: correct it", key[-1])
     return value
 
 
@@ -225,12 +219,8 @@ def _change(document: Table, desired: Keys) -> None:
             del table[key[-1]]
         else:
             put(table, key[-1], _with_first(present, value))
-            if key == ROOT:
-                _mark(table)
-
-
-def _mark(table: Table) -> None:
-    """Comment a root as gpunode's, where it has no comment and is in no inline table."""
-    item = table.item(ROOT[-1]) if hasattr(table, "item") and not isinstance(table, InlineTable) else None
-    if item is not None and not item.trivia.comment:
-        item.comment(_OURS)
+            # A comment of an operator's stays, and an inline table takes none.
+            if key == ROOT and hasattr(table, "item") and not isinstance(table, InlineTable):
+                item = table.item(ROOT[-1])
+                if not item.trivia.comment:
+                    item.comment(_OURS)

@@ -17,18 +17,15 @@ from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
 from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
 from gpunode.settings import Settings
 
-# They belong together, but their dependencies bind only the first two to one version: apt may move one alone.
+# Their dependencies bind only the first two to one version: apt may move one alone.
 PACKAGES = (
-    "nvidia-container-toolkit",
-    "nvidia-container-toolkit-base",
-    "libnvidia-container-tools",
-    "libnvidia-container1",
-)
-# What belongs to it by its name, as awk takes it.
+    "nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1",
+)  # fmt: skip
+# The names of all packages of the toolkit, as awk takes a pattern.
 NAMES = "^(nvidia-container-|libnvidia-container|nvidia-docker)"
 # As Arch divides them.
 PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
-# What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.
+# The packages that the toolkit replaces.
 LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 _CAPABILITIES = "/proc/driver/nvidia/capabilities/"
 Numbers = tuple[int, int]
@@ -49,19 +46,19 @@ class ContainerToolkit(Reading):
     """The actual container toolkit of a node.
 
     packages: (name, version); version: as nvidia-ctk prints it; runtime_path: of nvidia-container-runtime
-    names: of the packages that belong together; held: those of them that are held
+    names: of the packages of one version; held: those of them that are held
     hold_text: gpunode's file that holds them, or the whole list of dnf's versionlock; None without file or plugin
-    locking_off: whether dnf's plugin versionlock is there and switched off; config_text: config.toml
+    locking_off: whether dnf's plugin versionlock is switched off
     cdi: the specifications that runtimes read; cdi_drafts: files that an interrupted run left next to them
     of_other_kind: files in the place of NVIDIA's specification that are of another kind
-    cdi_refresh: the UnitFileState of nvidia-cdi-refresh, which renews one; None without that unit, where it passes over
-    the driver, or where an older toolkit replaced its own; cdi_output: where it writes
-    unlinked: device nodes without a link in /dev/char; link_rule: whether gpunode's udev rule makes these links
+    cdi_refresh: the UnitFileState of nvidia-cdi-refresh, which renews one at cdi_output; None without that unit, where
+    it passes over the driver, or where an older toolkit replaced its own
+    unlinked: device nodes without a link in /dev/char; link_rule: whether gpunode's udev rule is there
     files: each program or path that config.toml names -> `x` a program, `e` anything else, `-` not there
     daemons: the units of container runtimes that the node has
-    The rest is read where there is a specification.
-    minors: (UUID of a GPU, number of its /dev/nvidia*); misnumbered: device nodes that are not the driver's
+    Where there is a specification: minors: (UUID of a GPU, number of its /dev/nvidia*)
     capabilities: (an instance, such as `gpu0/mig/gi1/ci0`, number of its /dev/nvidia-caps/nvidia-cap*)
+    misnumbered: device nodes that are not the driver's
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -87,13 +84,8 @@ class ContainerToolkit(Reading):
 
     @property
     def package_versions(self) -> tuple[str, ...]:
-        """Return the versions at which the toolkit's packages are installed, newest first, each once, without revision.
-
-        Raise VersionError where a package's version is none.
-        """
-        installed = dict(self.packages)
-        found = {versions.upstream(installed[name]) for name in self.names if name in installed}
-        return tuple(sorted(found, key=versions.parsed, reverse=True))
+        """Return the upstream versions of the toolkit's installed packages, newest first; raise VersionError."""
+        return tuple(sorted(set(map(versions.upstream, self.to_hold.values())), key=versions.parsed, reverse=True))
 
     @property
     def missing_packages(self) -> tuple[str, ...]:
@@ -114,15 +106,13 @@ class ContainerToolkit(Reading):
 
     @property
     def legacy(self) -> dict[str, str]:
-        """Return name -> version of the installed packages that the toolkit took the place of."""
+        """Return name -> version of the installed packages that the toolkit replaces."""
         return {name: version for name, version in self.packages if name in LEGACY}
 
     def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
         """Return the hooks that a specification names and the installed toolkit lacks: perhaps a newer one made it."""
-        since, version = tables.toolkit().hooks, self.version
-        if version is None:
-            return ()
-        return tuple(hook for hook in item.hooks if hook in since and not versions.at_least(version, since[hook]))
+        since, hooks = tables.toolkit().hooks, item.hooks if self.version else ()
+        return tuple(hook for hook in hooks if hook in since and not versions.at_least(self.version or "", since[hook]))
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
