@@ -28,7 +28,6 @@ PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
 # The packages that the toolkit replaces.
 LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 _CAPABILITIES = "/proc/driver/nvidia/capabilities/"
-Numbers = tuple[int, int]
 # Device nodes, with their minor number where the name ends in it -> the driver's name in /proc/devices.
 _DEVICES = {
     re.compile(r"/dev/nvidia(\d+)"): "nvidia",
@@ -120,7 +119,8 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     found = values(lines)
     packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
-    numbers = {device: _numbers(each) for each, device in _words(lines, "number")}
+    pairs = ((device, each.partition(":")) for each, device in _words(lines, "number"))
+    numbers = {device: (number(major), number(minor)) for device, (major, _, minor) in pairs}
     specifications = dict(_specifications(lines, numbers))
     refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
@@ -165,7 +165,9 @@ def _words(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
         yield first, second
 
 
-def _specifications(lines: list[str], numbers: Mapping[str, Numbers]) -> Iterator[tuple[str, CdiSpecification | None]]:
+def _specifications(
+    lines: list[str], numbers: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[str, CdiSpecification | None]]:
     gone = repeated(lines, "gone")
     for path, packed in _words(lines, "cdi"):
         try:
@@ -179,12 +181,7 @@ def _specifications(lines: list[str], numbers: Mapping[str, Numbers]) -> Iterato
         yield path, read(path, text.decode("utf-8", errors="replace"), gone, numbers)
 
 
-def _numbers(text: str) -> Numbers:
-    major, _, minor = text.partition(":")
-    return number(major), number(minor)
-
-
-def _misnumbered(numbers: Mapping[str, Numbers], majors: Mapping[str, int]) -> Iterator[str]:
+def _misnumbered(numbers: Mapping[str, tuple[int, int]], majors: Mapping[str, int]) -> Iterator[str]:
     """Yield the device nodes that the kernel gives to another driver, or to another device of this one."""
     for device, actual in numbers.items():
         for pattern, name in _DEVICES.items():
