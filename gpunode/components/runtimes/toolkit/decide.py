@@ -124,13 +124,13 @@ def desired_of(settings: Settings, system: OperatingSystem, program: str | None 
 def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig: Mig | None = None) -> Decision[Change]:
     """Return what is to be done about the packages, config.toml, CDI specifications and links of devices."""
     packages = decide_packages(desired.version, desired.migrate, desired.hold, desired.family, actual)
-    steps: list[Step[Change]] = [*packages.steps]
     as_left = replace(actual, version=None) if moves(actual, desired.version) else actual
     rest = (
         decide_configuration(desired.configuration, as_left),
         decide_specification(desired.cdi, actual, driver, mig, boots=desired.boots),
         decide_links(actual) if desired.device_links else Decision[Change](()),
     )
+    steps: list[Step[Change]] = [*packages.steps]
     refusal = None
     for each in rest:
         # After a refusal a run does nothing more.
@@ -169,7 +169,7 @@ def decide_configuration(settings: Keys, actual: ContainerToolkit) -> Decision[C
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
-            f"nothing was changed. Remedy: set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
+            f"nothing was changed{REMEDY}set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):

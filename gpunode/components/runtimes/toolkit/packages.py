@@ -96,11 +96,10 @@ def _packages(version: str | None, actual: ContainerToolkit, coming: bool) -> It
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # The program's own version is judged above.
     other = version if good and coming and len(packages) == 1 else None
-    is_mixed, named = len(packages) > 1, ", ".join(packages)
-    why = _CHANGED if is_mixed and actual.package_versions else None
-    yield PACKAGES.compared(named, other or "one version", not is_mixed and bool(packages) and other is None, cause=why)
-    path = actual.runtime_path
-    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
+    why = _CHANGED if len(packages) > 1 and actual.package_versions else None
+    is_one = len(packages) == 1 and other is None
+    yield PACKAGES.compared(", ".join(packages), other or "one version", is_one, cause=why)
+    yield RUNTIME.compared(actual.runtime_path, "on the PATH", actual.runtime_path is not None, cause=cause)
 
 
 def _held(family: str, hold: bool, actual: ContainerToolkit) -> tuple[Finding, ...]:
@@ -117,9 +116,9 @@ _LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
 
 
 def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
-    """Return the text of the file that holds the packages, of nothing of gpunode unless `hold`; None: no such file.
+    """Return the desired text of the file that holds the packages; None: no such file.
 
-    Other entries of dnf's list stay. Raises ValueError for a list of dnf 5 that cannot be read.
+    Entries of others in dnf's list stay. Raise ValueError for a list of dnf 5 that cannot be read.
     """
     keep = actual.to_hold if hold else {}
     if family in _LOCKED:
@@ -128,10 +127,8 @@ def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
 
 
 def is_held(family: str, actual: ContainerToolkit, hold: bool) -> bool:
-    """Report whether that file is as it should be.
-
-    apt's file that is to go is an own file like others; without dnf's plugin nothing is known of its list.
-    """
+    """Report whether that file is as desired."""
+    # Removing apt's file is the part of own files; without dnf's plugin nothing is known of its list.
     known = hold if family == "apt" else family in _LOCKED and actual.hold_text is not None
     try:
         return not known or hold_text(family, actual, hold) == actual.hold_text

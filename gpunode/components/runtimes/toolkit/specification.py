@@ -22,9 +22,8 @@ from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
 # Where the toolkit's own service writes, which is empty again after a boot.
-REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+_REFRESHED = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
-
 _DRAFT = "a run was cut off; runtimes that read a draft find each device twice, and hand in none"
 _NOT_DESIRED = "gpunode made it, and toolkit.cdi is off"
 _CHANGED = "the driver was changed after it was made"
@@ -101,14 +100,13 @@ def decide_specification(
         return Decision(())
     if made is not None and by_unit and is_masked(actual.cdi_refresh):
         refusal = (
-            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed"
-            f". Remedy: undo that by {unmask(_UNIT)}, or set toolkit.cdi = 'off', and {RUN}"
+            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed{REMEDY}"
+            f"undo that by {unmask(_UNIT)}, or set toolkit.cdi = 'off', and {RUN}"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     waits = None
     if driver.reboot_pending and change.target is not None:
-        # Drafts go all the same.
-        change = replace(change, target=None)
+        change = replace(change, target=None)  # drafts are removed all the same
         if item is made:
             remedy = RUN if boots else f"{REBOOT_NODE}, and {RUN}"
             item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS, remedy=remedy)
@@ -125,7 +123,7 @@ def _made(
     """Judge the specification of the loaded driver; return with it the change that makes it."""
     loaded, root = driver.loaded_version or "", driver.root
     desired = f"of driver {loaded}" + (f" below {root}" if driver.is_elsewhere else "")
-    target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
+    target = actual.cdi_output or _REFRESHED if by_unit else OWN_SPECIFICATION
     differs = partial(CDI_SPECIFICATION.compared, desired=desired, good=False)
     if target in actual.of_other_kind:
         return by_hand(differs(f"another kind in {target}"), _OTHER_KIND.format(file=target)), change
@@ -140,8 +138,7 @@ def _made(
     devices, twice = resolved(actual.cdi)
     if not wrong and not doubled and twice:
         files = ", ".join(sorted({path for paths in twice.values() for path in paths} - {target}))
-        found = f"{_few(sorted(twice))} also in {files}"
-        return by_hand(differs(found), _TWICE.format(files=files)), change
+        return by_hand(differs(f"{_few(sorted(twice))} also in {files}"), _TWICE.format(files=files)), change
     near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
     if not wrong and devices is not None and (left_out := _lacking(devices, _expected(actual, mig))):
         wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in near}
