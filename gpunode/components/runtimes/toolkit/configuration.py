@@ -93,9 +93,7 @@ def written_keys(actual: ContainerToolkit, desired: Keys) -> dict[Key, Value]:
 
 def others_root(text: str | None, desired: Keys) -> str | None:
     """Return the root that an operator wrote where the driver is to be at /; None where there is none."""
-    if ROOT not in desired or desired[ROOT] is not None:
-        return None
-    found = _value(plain(text or ""), ROOT)
+    found = _value(plain(text or ""), ROOT) if desired.get(ROOT, ROOT) is None else None
     return None if found in (None, "/") or _is_marked(text or "") else str(found)
 
 
@@ -170,14 +168,14 @@ def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list
         for key, needing in table.files.items():
             if mode in needing and "/" in (path := typed.get(key, "")) and files.get(path) == "-":
                 wrong[key] = "a path that is there"
-        by_node = versions.at_least(version, table.ldconfig_of_node) and typed.get(_FROM_CONTAINER) is not True
+        of_container = typed.get("features.allow-ldconfig-from-container") is True
+        by_node = versions.at_least(version, table.ldconfig_of_node) and not of_container
         if by_node and not typed.get(_LDCONFIG, "@").startswith("@"):
             wrong[_LDCONFIG] = "a path of the node with an @ in front"
     return [Difference(key, _written(values.get(key)), wrong[key]) for key in wrong if paths[key] not in desired]
 
 
 _LDCONFIG, _NO_CGROUPS = f"{_CLI}.ldconfig", ".".join(CGROUPS)
-_FROM_CONTAINER = "features.allow-ldconfig-from-container"
 # What a value is, in the words of gpunode/data/toolkit.yaml.
 _KINDS: Mapping[str, type] = {"a text": str, "true or false": bool, "a list of texts": list}
 

@@ -14,7 +14,7 @@ from gpunode.base.probe_output import CORRECT, decoded, number, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.template import rendered
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
-from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
+from gpunode.packages.driver_packages.names import pairs
 from gpunode.settings import Settings
 
 # Their dependencies bind only the first two to one version: apt may move one alone.
@@ -117,14 +117,13 @@ class ContainerToolkit(Reading):
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     """Parse the toolkit probe's lines (gpunode/components/runtimes/toolkit/state.sh)."""
     found = values(lines)
-    packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
-    pairs = ((device, each.partition(":")) for each, device in _words(lines, "number"))
-    numbers = {device: (number(major), number(minor)) for device, (major, _, minor) in pairs}
+    listed = ((device, each.partition(":")) for each, device in _words(lines, "number"))
+    numbers = {device: (number(major), number(minor)) for device, (major, _, minor) in listed}
     specifications = dict(_specifications(lines, numbers))
     refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
-        packages=tuple(sorted(packages)),
+        packages=tuple(sorted(pairs(repeated(lines, "package")))),
         version=match[1] if match else None,
         runtime_path=found.get("runtime"),
         held=tuple(sorted(repeated(lines, "held"))),
@@ -148,13 +147,6 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         misnumbered=tuple(_misnumbered(numbers, {name: number(each) for each, name in _words(lines, "major")})),
         names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,
     )
-
-
-def _package(line: str) -> tuple[str, str]:
-    name, _, version = line.partition(" ")
-    if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
-        raise ParseError(f"not a package: {line[:80]!r}")
-    return name, version
 
 
 def _words(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
@@ -185,10 +177,10 @@ def _misnumbered(numbers: Mapping[str, tuple[int, int]], majors: Mapping[str, in
     """Yield the device nodes that the kernel gives to another driver, or to another device of this one."""
     for device, actual in numbers.items():
         for pattern, name in _DEVICES.items():
-            if (match := pattern.fullmatch(device)) and name in majors:
-                minor = _MINORS.get(device) if not match.groups() else int(match[1])
-                if actual != (majors[name], actual[1] if minor is None else minor):
-                    yield f"{device} is {actual[0]}:{actual[1]}, where {name} has the major number {majors[name]}"
+            if not (match := pattern.fullmatch(device)) or name not in majors:
+                continue
+            if actual != (majors[name], int(match[1]) if match.groups() else _MINORS[device]):
+                yield f"{device} is {actual[0]}:{actual[1]}, where {name} has the major number {majors[name]}"
 
 
 LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
