@@ -24,15 +24,10 @@ def toolkit() -> None:
         desired=desired_keys(desired, driver.root if driver.enabled else None),
         by_containerd=settings().containerd.enabled and not is_image(),
     )
+    generate = desired.cdi == "generate"
     if not is_image():
-        needed(
-            desired.cdi == "generate",
-            container_toolkit.specification,
-            name="Keep a CDI specification of the loaded driver"
-            if desired.cdi == "generate"
-            else "Keep no CDI specification",
-            generate=desired.cdi == "generate",
-        )
+        name = "Keep a CDI specification of the loaded driver" if generate else "Keep no CDI specification"
+        needed(generate, container_toolkit.specification, name=name, generate=generate)
     own_file(
         LINK_RULE,
         keep="Link NVIDIA's devices in /dev/char whenever the driver is loaded",

@@ -18,8 +18,6 @@ from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.system.smi import SMI
 
-# Where the toolkit's own unit takes the path of its specification from, among others.
-REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 _DAEMONS = ("containerd.service", "docker.service", "crio.service")
 
 
@@ -35,7 +33,7 @@ class ContainerToolkit(NodeFact[toolkit.ContainerToolkit]):
         HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
-        REFRESH_SETTINGS=REFRESH_SETTINGS,
+        REFRESH_SETTINGS="/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
         LINK_RULE=LINK_RULE,
     )
     parse = staticmethod(toolkit.parse_toolkit)
@@ -48,19 +46,12 @@ class CudaToolkits(NodeFact[cuda.CudaToolkits]):
     parse = staticmethod(cuda.parse_cuda)
 
 
-ACCEPTED = ENVVAR[0]
-
-# crictl's functions are there already: smoke_choose.sh asks by them.
-_WAYS = ("docker", "ctr")
-
-
 class Smoke(NodeFact[smoke.Smoke]):
-    """Start containers and read what they see: one that asks for all GPUs, one that does not, one by a way forbidden.
+    """Start containers and read what they see: one that requests all GPUs, one that does not, one in a forbidden way.
 
-    By docker where it has a runtime nvidia, else by crictl where it can start a pod, else by ctr with the runtime
-    named, for ctr knows no default. What is asked of the runtime goes by what config.toml allows. The one that asks for
-    all GPUs runs nvidia-smi, and looks for libcuda, which the toolkit hands in. The node is left as it was; the
-    operation asks in execution alone.
+    Use docker where it has a runtime nvidia, else crictl where it can start a pod, else ctr with the runtime named.
+    config.toml decides how the container requests GPUs, which runs nvidia-smi and looks for libcuda. Read in execution
+    alone.
     """
 
     parse = staticmethod(smoke.parse_smoke)
@@ -68,11 +59,12 @@ class Smoke(NodeFact[smoke.Smoke]):
     def command(self, reload: bool) -> str:  # type: ignore[override]
         """Return the command; with `reload` False, systemd is not reloaded on a node where other containers run.
 
-        It is no Probe: containers come and go by it, so that it ends what was read before, and is asked alone and once.
+        It is no Probe, for it starts containers: other facts are read again after it.
         """
-        ways = "".join(f"{way}) {script_file(f'smoke_{way}')};;\n" for way in _WAYS)
+        # smoke_choose.sh uses the functions of crictl, which come before it.
+        ways = "".join(f"{way}) {script_file(f'smoke_{way}')};;\n" for way in ("docker", "ctr"))
         trials = f'{script_file("smoke_root")}case "$by" in\n{ways}esac\n{script_file("smoke")}'
-        values = f"reload={'yes' if reload else 'no'}; CONFIG={PATH}; ACCEPTED={ACCEPTED}"
+        values = f"reload={'yes' if reload else 'no'}; CONFIG={PATH}; ACCEPTED={ENVVAR[0]}"
         text = (
             f"{values}; check={shlex.quote(script_file('smoke_seen'))}\n"
             f"{script_file('smoke_crictl', 'smoke_choose')}"

@@ -1,8 +1,9 @@
-"""The NVIDIA container toolkit beyond its packages: what holds them, config.toml, CDI, and links of devices."""
+"""The NVIDIA container toolkit after its packages: holds, config.toml, CDI specifications and device links."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -41,13 +42,12 @@ def _by_apt(state: State, hold: bool) -> Iterator[StringCommand]:
     let_go = sorted((state.held_by_gpunode & set(state.held)) - set(keep))
     text = hold_text("apt", state, hold)
     keeps(PREFERENCES, text)
-    # What is let go is known by the file of before, which is therefore written last.
+    # Write the preferences file last: the old one lists the packages to unhold.
     if hold_now or let_go:
         yield script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go))
     if state.hold_text != text:
-        yield (
-            write_command(PREFERENCES, text) if text is not None else script_command('rm -f "$path"', path=PREFERENCES)
-        )
+        remove = script_command('rm -f "$path"', path=PREFERENCES)
+        yield remove if text is None else write_command(PREFERENCES, text)
 
 
 def _by_dnf(state: State, hold: bool) -> Iterator[StringCommand]:
@@ -60,8 +60,7 @@ def _by_dnf(state: State, hold: bool) -> Iterator[StringCommand]:
     text = hold_text("dnf", state, hold) or ""
     if text != (state.hold_text or ""):
         yield replace_command(LOCKLIST, text, state.hold_text)
-        # The driver's packages are kept still by the same file, which comes back where their change is undone.
-        yield noted_command("driver", [LOCKLIST])
+        yield noted_command("driver", [LOCKLIST])  # undoing a change of the driver restores this file, too
 
 
 def _by_dnf5(state: State, hold: bool) -> Iterator[StringCommand]:
@@ -69,16 +68,13 @@ def _by_dnf5(state: State, hold: bool) -> Iterator[StringCommand]:
     commands = list(lock_commands(state.hold_text or None, keep, "toolkit.hold", group="toolkit"))
     yield from commands
     if commands:
-        # The driver's packages are kept still by the same file, which comes back where their change is undone.
         yield noted_command("driver", [dnf5.LOCKLIST])
 
 
-# Family -> the commands that hold what is installed, or let go of what gpunode held; none where that is so.
+# Family -> the commands that hold what is installed, or release what gpunode held.
 TOOLKIT_HOLDS: MappingProxyType[str, Callable[[State, bool], Iterator[StringCommand]]] = MappingProxyType(
     {"apt": _by_apt, "dnf": _by_dnf, "dnf5": _by_dnf5}
 )
-
-
 _GENERATE = script_file("cdi", "cdi_generate")
 _REFRESH = script_file("service_state", "cdi", "cdi_refresh")
 _LINK = script_file("device_links")
@@ -88,15 +84,19 @@ def _state() -> State:
     return read_fact(ContainerToolkit, "the container toolkit's state")
 
 
+def _is_forecast() -> bool:
+    return host.state is not None and not host.state.is_executing
+
+
 @node_operation
 def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
-    """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
+    """Release the packages that gpunode holds, where their version changes or `hold` is off.
 
     + version: the desired version; None: any
     """
     state = _state()
-    released = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
-    commands = list(TOOLKIT_HOLDS[family](state, False)) if released else []
+    is_due = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
+    commands = list(TOOLKIT_HOLDS[family](state, False)) if is_due else []
     if not commands:
         host.noop("no package of the toolkit is to be let go")
     yield from commands
@@ -106,8 +106,8 @@ def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
 def held(family: str) -> Iterator[Any]:
     """Keep the package manager off the toolkit's packages; holds that others set stay."""
     state = _state()
-    if not state.to_hold and host.state is not None and not host.state.is_executing:
-        yield script_command(":")  # a forecast: the packages come with an operation before this one
+    if not state.to_hold and _is_forecast():
+        yield script_command(":")  # the packages come with an operation before this one
         return
     commands = list(TOOLKIT_HOLDS[family](state, True))
     if not commands:
@@ -125,9 +125,9 @@ def configuration(desired: Keys, by_containerd: bool = False) -> Iterator[Any]:
     state = _state()
     if by_containerd and not isinstance(containerd := host.get_fact(Containerd), Unknown):
         desired = {**({RUNTIMES: (program,)} if (program := own_program(containerd)) else {}), **desired}
-    # In preparation its packages may not be there yet.
-    coming = host.state is not None and not host.state.is_executing
-    change = change_now(str, decide_configuration(desired, state, coming))
+    if _is_forecast():
+        state = replace(state, version=None)  # its packages may come with an operation before this one
+    change = change_now(str, decide_configuration(desired, state))
     if change is None:
         host.noop(f"{PATH} is as desired")
         return
@@ -136,10 +136,7 @@ def configuration(desired: Keys, by_containerd: bool = False) -> Iterator[Any]:
 
 @node_operation
 def specification(generate: bool) -> Iterator[Any]:
-    """Keep a CDI specification of the loaded driver; or remove what gpunode had made.
-
-    The toolkit's own unit makes it where there is one: it does so again when driver or toolkit change.
-    """
+    """Keep a CDI specification of the loaded driver, by the toolkit's own unit if there is one, or remove gpunode's."""
     driver, mig = DriverState((), None, None, None, None, None), None
     if generate:
         driver, mig = driver_state(), host.get_fact(Mig)

@@ -18,14 +18,8 @@ from tests.support.readings import encoded
 from tests.support.verify import GOOD
 
 LOADED = "580.95.05"
-
-
 OWN = CdiSpecification("/etc/cdi/nvidia.yaml", LOADED, True)
-
-
 REFRESHED = CdiSpecification("/var/run/cdi/nvidia.yaml", LOADED)
-
-
 HELD = replace(
     GOOD.toolkit, held=tuple(sorted(PACKAGES)),
     hold_text=rendered("toolkit-preferences", packages=GOOD.toolkit.to_hold),

@@ -36,13 +36,9 @@ DATA: dict[str, Any] = {"driver": {"source": "present", "root": ROOT}, "cuda": {
 ASKED = settings_from(DATA)
 LOADED = "580.95.05"
 THERE = replace(
-    GOOD.driver,
-    module_version=None,
-    module_license=None,
-    root=ROOT,
-    root_folder=True,
+    GOOD.driver, module_version=None, module_license=None, root=ROOT, root_folder=True,
     root_smi=f"{ROOT}/usr/bin/nvidia-smi",
-)
+)  # fmt: skip
 CONFIGURED = f'[nvidia-container-cli]\nroot = "{ROOT}"\n'
 BY_US = f'[nvidia-container-cli]\nroot = "{ROOT}" # by gpunode: driver.root\n'
 NODE = replace(GOOD, driver=THERE, toolkit=replace(GOOD.toolkit, config_text=CONFIGURED))
@@ -82,20 +78,6 @@ def test_what_such_a_driver_lacks_is_a_person_s_and_no_run_loads_or_boots_anythi
 @pytest.mark.parametrize(
     "text",
     [
-        None,
-        '[nvidia-container-cli]\nroot = "/opt/other"\nload-kmods = true\n',
-        '[nvidia-container-cli]\n#root = "/run/nvidia/driver"\n',
-    ],
-)
-def test_config_toml_gets_the_root(text: str | None) -> None:
-    decision = decide_configuration(desired_keys(ASKED.toolkit, ROOT), replace(GOOD.toolkit, config_text=text), False)
-    (step,) = decision.steps
-    assert f'root = "{ROOT}" # by gpunode: driver.root' in str(step.change).splitlines()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         '[nvidia-container-cli]\nroot = "/opt/nv"\n',
         '[nvidia-container-cli]\nroot = "/opt/nv" # of our driver container\n',
         'nvidia-container-cli = {root = "/opt/nv"}\n',
@@ -103,36 +85,40 @@ def test_config_toml_gets_the_root(text: str | None) -> None:
 )
 def test_a_root_that_somebody_else_wrote_is_refused_with_the_setting_and_not_taken_out(text: str) -> None:
     there = replace(GOOD.toolkit, config_text=text)
-    decision = decide_configuration(desired_keys(ASKED.toolkit, "/"), there, False)
+    decision = decide_configuration(desired_keys(ASKED.toolkit, "/"), there)
     assert not decision.steps and all(item.by_person for item in decision.findings)
     assert "driver.root = '/opt/nv'" in str(decision.refusal)
     # Who says where the driver is has it so: there is nothing to do, and another one is written.
-    assert not decide_configuration(desired_keys(ASKED.toolkit, "/opt/nv"), there, False).findings[0].cause
-    assert decide_configuration(desired_keys(ASKED.toolkit, ROOT), there, False).steps
+    assert not decide_configuration(desired_keys(ASKED.toolkit, "/opt/nv"), there).findings[0].cause
+    (step,) = decide_configuration(desired_keys(ASKED.toolkit, ROOT), there).steps
+    assert f'root = "{ROOT}"' in str(step.change)
     # Nothing is known of a driver that gpunode does not look at.
-    assert not decide_configuration(desired_keys(ASKED.toolkit, None), there, False).findings
+    assert not decide_configuration(desired_keys(ASKED.toolkit, None), there).findings
 
 
 @given(
     root=st.sampled_from(["/", ROOT, "/opt/nv"]),
-    there=st.sampled_from([None, "", "[nvidia-container-cli]\n", BY_US, '[nvidia-container-cli]\nroot = "/"\n']),
-)
+    there=st.sampled_from([
+        None, "", "[nvidia-container-cli]\n", BY_US, '[nvidia-container-cli]\nroot = "/"\n',
+        '[nvidia-container-cli]\n#root = "/commented"\nload-kmods = true\n',
+    ]),
+)  # fmt: skip
 def test_a_step_leaves_nothing_to_do_and_back_at_the_node_s_own_root_the_key_goes(root: str, there: str | None) -> None:
     asked = desired_keys(ASKED.toolkit, root)
-    decision = decide_configuration(asked, replace(GOOD.toolkit, config_text=there), False)
+    decision = decide_configuration(asked, replace(GOOD.toolkit, config_text=there))
     after = str(decision.steps[0].change) if decision.steps else there
-    assert not decide_configuration(asked, replace(GOOD.toolkit, config_text=after), False).steps
+    assert not decide_configuration(asked, replace(GOOD.toolkit, config_text=after)).steps
     if root == "/":
         assert ROOT not in (after or "")
         assert bool(decision.steps) == (there == BY_US)
     else:
-        assert f'root = "{root}"' in (after or "")
+        assert f'root = "{root}" # by gpunode: driver.root' in (after or "").splitlines()
 
 
 def test_what_is_unreadable_is_told_where_something_is_asked_of_it_alone() -> None:
     broken = replace(GOOD.toolkit, config_text="= nonsense")
-    assert decide_configuration(desired_keys(ASKED.toolkit, "/"), broken, False).findings == ()
-    assert decide_configuration(desired_keys(ASKED.toolkit, ROOT), broken, False).refusal
+    assert decide_configuration(desired_keys(ASKED.toolkit, "/"), broken).findings == ()
+    assert decide_configuration(desired_keys(ASKED.toolkit, ROOT), broken).refusal
 
 
 @pytest.mark.parametrize("refresh", [None, "enabled", "masked"])

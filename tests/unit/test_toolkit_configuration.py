@@ -16,7 +16,6 @@ from gpunode.components.runtimes.toolkit.configuration import desired_keys, diff
 from gpunode.settings import ToolkitSettings, settings_from
 
 pytestmark = pytest.mark.pure
-SHARED = {"preset": "shared"}
 
 
 def asked(**settings: Any) -> Any:
@@ -77,6 +76,6 @@ def test_any_file_keeps_what_is_not_ours_and_twice_is_once(present: dict[str, An
 
 
 def test_a_preset_agrees_with_what_says_the_same() -> None:
-    settings = {**SHARED, "accept_nvidia_visible_devices_envvar_when_unprivileged": False}
-    assert asked(**settings) == asked(**SHARED)
+    settings = {"preset": "shared", "accept_nvidia_visible_devices_envvar_when_unprivileged": False}
+    assert asked(**settings) == asked(preset="shared")
     assert ToolkitSettings.model_validate(settings).accept_nvidia_visible_devices_as_volume_mounts is True

@@ -88,7 +88,7 @@ def test_what_a_hand_breaks_a_run_heals_and_what_counts_more_is_named(nodes: tup
     assert _default(node) == "nvidia" and "# mine" in out(node, f"cat {DROP_IN}")
     write(node, LATER, '[crio.runtime]\ndefault_runtime = "runc"\n')
     said = _bad(tmp_path, node)["configuration files"]
-    assert said["cause"].startswith(f"{LATER} is read after {DROP_IN} and says default_runtime = 'runc'")
+    assert said["cause"].startswith(f"{LATER} is read after {DROP_IN} and sets default_runtime = 'runc'")
     out(node, f"rm {LATER}")
     assert _bad(tmp_path, node) == {}
 

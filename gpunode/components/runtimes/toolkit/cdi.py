@@ -1,7 +1,7 @@
 """CDI specifications of nvidia.com/gpu, as the library reads them by which runtimes find devices.
 
 Rules: tags.cncf.io/container-device-interface v1.1.1, pkg/cdi (cache.go, spec.go, container-edits.go) and specs-go
-(config.go, version.go). A file that breaks one of them is none to a runtime: it has no device of it.
+(config.go, version.go). A runtime passes over a file that breaks one of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from gpunode.components.runtimes.runtime import CDI_MARK
 KIND = "nvidia.com/gpu"
 # In the order in which runtimes read them: a device of a later folder replaces its namesake of an earlier one.
 FOLDERS = {"/etc/cdi": 0, "/var/run/cdi": 1, "/run/cdi": 1}
+# Name of a device -> its device nodes.
+Devices = Mapping[str, frozenset[str]]
 _LIBCUDA = re.compile(r".*/libcuda\.so\.(\d{3}[0-9.]*\d)", re.ASCII)
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{27}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?", re.ASCII)
@@ -50,7 +52,7 @@ class CdiSpecification(Reading):
 
     @property
     def folder(self) -> str:
-        """Return the folder that it is in."""
+        """Return the path of its folder."""
         return self.path.rpartition("/")[0]
 
     def is_below(self, root: str) -> bool:
@@ -108,6 +110,28 @@ def read(
     )
 
 
+def resolved(specifications: Iterable[CdiSpecification]) -> tuple[Devices | None, Mapping[str, frozenset[str]]]:
+    """Return the devices that runtimes find (None: not known), and those that several files of one folder have.
+
+    As pkg/cdi/cache.go of the CDI library does: the later folder counts, and what two files of one folder have is lost.
+    """
+    found: dict[str, tuple[int, str, frozenset[str]]] = {}
+    twice: dict[str, frozenset[str]] = {}
+    known = True
+    for item in sorted(specifications, key=lambda item: (FOLDERS.get(item.folder, -1), item.path)):
+        rank = FOLDERS.get(item.folder)
+        if rank is None or item.unreadable:
+            continue
+        known = known and item.devices is not None
+        for name, nodes in item.devices or ():
+            other = found.get(name)
+            if other is not None and other[0] == rank:
+                twice[name] = twice.get(name, frozenset({other[1]})) | {item.path}
+            else:
+                found[name] = rank, item.path, frozenset(nodes)
+    return {name: each[2] for name, each in found.items() if name not in twice} if known else None, twice
+
+
 @lru_cache(maxsize=64)
 def _content(text: str) -> dict[str, Any] | str:
     """Return the first document of a text, or why there is none."""
@@ -134,40 +158,29 @@ def _place(node: Mapping[str, Any]) -> str:
     return str(node.get("hostPath") or node["path"])
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str | int | float)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int)
-
-
-def _is_variable(value: Any) -> bool:
-    return str(value).find("=") > 0
-
-
-# Fields as the library's types have them, an exclamation mark after those that an entry needs.
+# Fields as the library's types have them, an exclamation mark after those that an entry needs. A value is an entry, a
+# list, one of some values, of a type, or its text fits a pattern.
+_TEXT = str | int | float
+_VARIABLE = re.compile(r"[^=]+=.*", re.DOTALL)
 _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
-_NUMBERS = dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), _is_number)
+_NUMBERS = dict.fromkeys(("major", "minor", "fileMode", "uid", "gid"), int)
 _EDITS = {
-    "env": [_is_variable],
+    "env": [_VARIABLE],
     "deviceNodes": [{
-        "path!": _is_text, "hostPath": _is_text, "type": ("", "b", "c", "u", "p"), **_NUMBERS,
-        "permissions": lambda value: value == "none" or not str(value).strip("rwm"),
+        "path!": _TEXT, "hostPath": _TEXT, "type": ("", "b", "c", "u", "p"), **_NUMBERS,
+        "permissions": re.compile("none|[rwm]*"),
     }],
-    "hooks": [
-        {"hookName!": _HOOKS, "path!": _is_text, "args": [_is_text], "env": [_is_variable], "timeout": _is_number}
-    ],
-    "mounts": [{"hostPath!": _is_text, "containerPath!": _is_text, "type": _is_text, "options": [_is_text]}],
-    "netDevices": [{"hostInterfaceName!": _is_text, "name!": _is_text}],
-    "intelRdt": lambda value: isinstance(value, dict),
-    "additionalGids": [_is_number],
+    "hooks": [{"hookName!": _HOOKS, "path!": _TEXT, "args": [_TEXT], "env": [_VARIABLE], "timeout": int}],
+    "mounts": [{"hostPath!": _TEXT, "containerPath!": _TEXT, "type": _TEXT, "options": [_TEXT]}],
+    "netDevices": [{"hostInterfaceName!": _TEXT, "name!": _TEXT}],
+    "intelRdt": dict,
+    "additionalGids": [int],
 }  # fmt: skip
-_ANNOTATED = {"annotations": lambda value: isinstance(value, dict)}
+_ANNOTATED = {"annotations": dict}
 _SPECIFICATION = {
-    "cdiVersion!": _is_text,
-    "kind!": _is_text,
-    "devices!": [{"name!": lambda value: _NAME.fullmatch(str(value)), "containerEdits!": _EDITS, **_ANNOTATED}],
+    "cdiVersion!": _TEXT,
+    "kind!": _TEXT,
+    "devices!": [{"name!": _NAME, "containerEdits!": _EDITS, **_ANNOTATED}],
     "containerEdits": _EDITS,
     **_ANNOTATED,
 }
@@ -199,7 +212,7 @@ def _wrong(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _misfits(value: Any, form: Any, name: str) -> Iterator[str]:
-    """Yield what in a value is not of a form: a table of fields, a list of one form, some values, or a function."""
+    """Yield what in a value is not of a form, as `_SPECIFICATION` has them."""
     if isinstance(form, dict) and isinstance(value, dict):
         needed = [field[:-1] for field in form if field.endswith("!")]
         yield from (f"{name} has no {field}" for field in needed if value.get(field) in (None, "", [], {}))
@@ -212,5 +225,11 @@ def _misfits(value: Any, form: Any, name: str) -> Iterator[str]:
     elif isinstance(form, list) and isinstance(value, list):
         for each in value:
             yield from _misfits(each, form[0], name)
-    elif isinstance(form, dict | list) or not (form(value) if callable(form) else value in form):
+    elif isinstance(form, dict | list) or not _fits(value, form):
         yield f"{name} is {str(value)[:60]!r}"
+
+
+def _fits(value: Any, form: Any) -> bool:
+    if isinstance(form, re.Pattern):
+        return form.fullmatch(str(value)) is not None
+    return value in form if isinstance(form, tuple) else isinstance(value, form)

@@ -20,7 +20,6 @@ from gpunode.settings.runtimes import ToolkitSettings
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)
-MOUNTS = ("accept-nvidia-visible-devices-as-volume-mounts",)
 _RUNTIME, _CLI = "nvidia-container-runtime", "nvidia-container-cli"
 # Where the toolkit's own commented-out lines would write them.
 _DEBUG = {
@@ -54,17 +53,16 @@ def desired_keys(
 ) -> dict[Key, Value]:
     """Return the keys that the settings name.
 
-    root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
-    ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for hosts that
-    have none; what gpunode supports has its own, by which any container's cache is made.
-    programs: those that nvidia-container-runtime is to start before others, as `own_program` of containerd has it
+    root: where the driver's files are (driver.root); None: not known. ldconfig stays that of the node, which every
+    supported distribution has.
+    programs: those that nvidia-container-runtime starts before others, as `own_program` of containerd has it
     """
     values: dict[Key, Value] = {
         RUNTIMES: programs or None,
         MODE: settings.mode,
         CGROUPS: settings.no_cgroups,
         ENVVAR: settings.accept_nvidia_visible_devices_envvar_when_unprivileged,
-        MOUNTS: settings.accept_nvidia_visible_devices_as_volume_mounts,
+        ("accept-nvidia-visible-devices-as-volume-mounts",): settings.accept_nvidia_visible_devices_as_volume_mounts,
     }
     desired: dict[Key, Value] = {key: value for key, value in values.items() if value is not None}
     if root is not None:
@@ -75,18 +73,17 @@ def desired_keys(
     return desired
 
 
-def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
+def written_keys(actual: ContainerToolkit, desired: Keys) -> dict[Key, Value]:
     """Return the keys that a run writes: the desired ones, and those that it takes out.
 
     A mode and runtimes by which no container starts are taken out, for the toolkit's defaults work. A root that is / on
     both sides is no difference, and an unreadable file is left alone where the settings name no key.
-    version: as in `faults`
     """
     written = dict(desired)
     try:
         if desired.get(ROOT, ROOT) is None and _value(plain(actual.config_text or ""), ROOT) in (None, "/"):
             del written[ROOT]
-        wrong = {tuple(each.key.split(".")) for each in faults(actual, desired, version)}
+        wrong = {tuple(each.key.split(".")) for each in faults(actual, desired, actual.version)}
     except ConfigurationRefused:
         return {key: value for key, value in desired.items() if key != ROOT or value is not None}
     defaults_work = any(dict(actual.files).get(name) == "x" for name in tables.toolkit().runtimes)
@@ -96,18 +93,15 @@ def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -
 
 def others_root(text: str | None, desired: Keys) -> str | None:
     """Return the root that an operator wrote where the driver is to be at /; None where there is none."""
-    if ROOT not in desired or desired[ROOT] is not None:
-        return None
-    found = _value(plain(text or ""), ROOT)
+    found = _value(plain(text or ""), ROOT) if desired.get(ROOT, ROOT) is None else None
     return None if found in (None, "/") or _is_marked(text or "") else str(found)
 
 
 def _is_marked(text: str) -> bool:
     try:
-        comment = parsed(text)[_CLI].item(ROOT[-1]).trivia.comment
-    except Exception:  # what tomlkit does not master is nothing that gpunode wrote
+        return str(parsed(text)[_CLI].item(ROOT[-1]).trivia.comment).lstrip("# ") == _OURS
+    except Exception:  # gpunode wrote nothing that tomlkit cannot edit
         return False
-    return str(comment).lstrip("# ") == _OURS
 
 
 def runtime_mode(text: str | None) -> str | None:
@@ -121,8 +115,7 @@ def runtime_mode(text: str | None) -> str | None:
 def render(text: str | None, desired: Keys) -> str:
     """Return the text of config.toml with the desired keys; `text` is the actual file, None for none.
 
-    Raises ConfigurationRefused where the file cannot be parsed, has something else in a table's place, or a table in
-    a value's.
+    Raise ConfigurationRefused where the file cannot be parsed, or a value is in the place of a table, or vice versa.
     """
     return edited(text or "", lambda document: _change(document, desired))
 
@@ -175,14 +168,14 @@ def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list
         for key, needing in table.files.items():
             if mode in needing and "/" in (path := typed.get(key, "")) and files.get(path) == "-":
                 wrong[key] = "a path that is there"
-        by_node = versions.at_least(version, table.ldconfig_of_node) and typed.get(_FROM_CONTAINER) is not True
+        of_container = typed.get("features.allow-ldconfig-from-container") is True
+        by_node = versions.at_least(version, table.ldconfig_of_node) and not of_container
         if by_node and not typed.get(_LDCONFIG, "@").startswith("@"):
             wrong[_LDCONFIG] = "a path of the node with an @ in front"
     return [Difference(key, _written(values.get(key)), wrong[key]) for key in wrong if paths[key] not in desired]
 
 
 _LDCONFIG, _NO_CGROUPS = f"{_CLI}.ldconfig", ".".join(CGROUPS)
-_FROM_CONTAINER = "features.allow-ldconfig-from-container"
 # What a value is, in the words of gpunode/data/toolkit.yaml.
 _KINDS: Mapping[str, type] = {"a text": str, "true or false": bool, "a list of texts": list}
 
@@ -197,16 +190,14 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
     for position, name in enumerate(key[:-1]):
         inner = table.get(name, {})
         if not isinstance(inner, Mapping):
-            raise ConfigurationRefused(
-                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}. Remedy: correct it", name
-            )
+            place = ".".join(key[: position + 1])
+            raise ConfigurationRefused(f"{place} is no table, but {inner!r}. Remedy: correct it", name)
         table = inner
     value = table.get(key[-1])
     if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
         # The table's keys and comments would go with it.
-        raise ConfigurationRefused(
-            f"{'.'.join(key)} is a table, where a value has its place. Remedy: correct it", key[-1]
-        )
+        place = ".".join(key)
+        raise ConfigurationRefused(f"{place} is a table, where a value has its place. Remedy: correct it", key[-1])
     return value
 
 
@@ -226,12 +217,8 @@ def _change(document: Table, desired: Keys) -> None:
             del table[key[-1]]
         else:
             put(table, key[-1], _with_first(present, value))
-            if key == ROOT:
-                _mark(table)
-
-
-def _mark(table: Table) -> None:
-    """Comment a root as gpunode's, where it has no comment and is in no inline table."""
-    item = table.item(ROOT[-1]) if hasattr(table, "item") and not isinstance(table, InlineTable) else None
-    if item is not None and not item.trivia.comment:
-        item.comment(_OURS)
+            # A comment of an operator's stays, and an inline table takes none.
+            if key == ROOT and hasattr(table, "item") and not isinstance(table, InlineTable):
+                item = table.item(ROOT[-1])
+                if not item.trivia.comment:
+                    item.comment(_OURS)

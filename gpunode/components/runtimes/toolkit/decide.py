@@ -11,6 +11,7 @@ from gpunode.base.comparison import RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
+from gpunode.base.messages import REMEDY
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
@@ -50,12 +51,11 @@ def decide_links(actual: ContainerToolkit) -> Decision[Any]:
     lacking = [f"none for {', '.join(actual.unlinked)}"] if actual.unlinked else []
     if not actual.link_rule:
         lacking.append("no udev rule")
-    item = DEVICE_LINKS.compared(
-        "; ".join(lacking) or "all", "one in /dev/char for each device, and a udev rule", not lacking
-    )
+    desired = "one in /dev/char for each device, and a udev rule"
+    item = DEVICE_LINKS.compared("; ".join(lacking) or "all", desired, not lacking)
     action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
-    change = actual.unlinked or None
-    return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
+    step = Step(action, bad(item), Disruption.nothing, change=actual.unlinked or None)
+    return Decision((item,), (step,) if lacking else ())
 
 
 _MEND = f"correct {PATH} by hand, or move it away and {RUN}"
@@ -77,13 +77,12 @@ CONFIGURATION = finding_message(
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what the toolkit is to be.
+    """The desired toolkit.
 
-    version: itself or its branch, None: any; migrate: whether what it took the place of goes
-    hold: whether its packages are kept still; configuration: key of config.toml -> value
-    cdi: whether there is to be a CDI specification; device_links: whether devices have their links in /dev/char
-    boots: whether a run boots the node into the driver on its disk before it comes to this
-    family: the node's package manager
+    version: itself or its branch; None: any; migrate: whether the packages that it replaces are removed
+    hold: whether its packages are held; cdi: whether there is a CDI specification
+    device_links: whether devices have their links in /dev/char
+    boots: whether a run boots the node into the driver on its disk first; family: the node's package manager
     """
 
     version: str | None = None
@@ -103,8 +102,7 @@ Change = str | Specification | tuple[str, ...]
 def desired_of(settings: Settings, system: OperatingSystem, program: str | None = None) -> Desired:
     """Return what the settings desire.
 
-    settings: resolved for the node's operating system; program: that its containerd's runtime nvidia calls in
-    place of the PATH's runc
+    settings: resolved for the node's operating system; program: as in `desired_keys`
     """
     desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
@@ -125,31 +123,27 @@ def desired_of(settings: Settings, system: OperatingSystem, program: str | None 
 
 def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState, mig: Mig | None = None) -> Decision[Change]:
     """Return what is to be done about the packages, config.toml, CDI specifications and links of devices."""
-    coming = moves(actual, desired.version)
     packages = decide_packages(desired.version, desired.migrate, desired.hold, desired.family, actual)
-    steps: list[Step[Change]] = [*packages.steps]
+    as_left = replace(actual, version=None) if moves(actual, desired.version) else actual
     rest = (
-        decide_configuration(desired.configuration, actual, coming),
+        decide_configuration(desired.configuration, as_left),
         decide_specification(desired.cdi, actual, driver, mig, boots=desired.boots),
         decide_links(actual) if desired.device_links else Decision[Change](()),
     )
+    steps: list[Step[Change]] = [*packages.steps]
     refusal = None
     for each in rest:
         # After a refusal a run does nothing more.
         refusal = refusal or each.refusal
         steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
-    written = written_keys(actual, desired.configuration, None if coming else actual.version)
-    values = judge_values(written, actual, coming)
+    values = judge_values(written_keys(as_left, desired.configuration), as_left)
     findings = (*packages.findings, *values, *(item for each in rest for item in each.findings))
     return Decision(findings, tuple(steps), refusal)
 
 
-def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
-    """Return what is to be done about config.toml.
-
-    coming: whether another version of the toolkit comes first, whose modes are not known
-    """
-    text, settings = actual.config_text, written_keys(actual, settings, None if coming else actual.version)
+def decide_configuration(settings: Keys, actual: ContainerToolkit) -> Decision[Change]:
+    """Return what is to be done about config.toml; `actual` has no version where another one comes first."""
+    text, settings = actual.config_text, written_keys(actual, settings)
     if not settings:
         return Decision(())
     try:
@@ -159,15 +153,15 @@ def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool)
         return Decision((by_hand(item, f"{PATH}: {error}"),), (), f"{PATH}: {error}")
     if (root := others_root(text, settings)) is not None:
         refusal = (
-            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write; nothing was changed"
-            f". Remedy: set driver.root = {root!r} (with driver.source = 'present') where the driver is there, or take "
+            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write; nothing was changed{REMEDY}"
+            f"set driver.root = {root!r} (with driver.source = 'present') where the driver is there, or take "
             "the line out"
         )
         item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
     mode = str(settings.get(MODE) or "")
     first = tables.toolkit().modes.get(mode)
-    unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
+    unknown = bool(first and actual.version and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
     cause = _FAULT if None in (settings.get(MODE, ""), settings.get(RUNTIMES, "")) else None
@@ -175,7 +169,7 @@ def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool)
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
-            f"nothing was changed. Remedy: set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
+            f"nothing was changed{REMEDY}set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
@@ -183,13 +177,10 @@ def decide_configuration(settings: Keys, actual: ContainerToolkit, coming: bool)
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=new),))
 
 
-def judge_values(written: Keys, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
-    """Yield the values of config.toml that keep containers from their start or from GPUs, and that no run mends.
-
-    written: the keys that a run writes
-    """
+def judge_values(written: Keys, actual: ContainerToolkit) -> Iterator[Finding]:
+    """Yield the values of config.toml that keep containers from their start or from GPUs, and are not `written`."""
     try:
-        for each in faults(actual, written, None if coming else actual.version):
+        for each in faults(actual, written, actual.version):
             remedy = _SET_CGROUPS if each.key == ".".join(CGROUPS) else _CORRECT
             yield CONFIGURATION.compared(each.actual, each.desired, False, of=each.key, cause=_FAULT, remedy=remedy)
     except ConfigurationRefused as error:

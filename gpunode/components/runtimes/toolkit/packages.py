@@ -73,16 +73,14 @@ def decide_packages(
 ) -> Decision[Any]:
     """Return what is to be done about the packages; the arguments are fields of `Desired`."""
     coming = moves(actual, version)
-    packages, legacy, held = (
-        tuple(_packages(version, actual, coming)),
-        _legacy(migrate, actual),
-        _held(family, hold, actual),
-    )
+    packages, held = tuple(_packages(version, actual, coming)), _held(family, hold, actual)
+    old = ", ".join(f"{name} {each}" for name, each in actual.legacy.items())
+    legacy = (LEGACY.compared(old, "none", False, remedy=RUN if migrate else _MIGRATE),) if old else ()
     again = tuple(item for item in bad(*packages) if item.cause == _LOST)
     steps = {
         f"install the NVIDIA container toolkit{f' {version}' if version else ''}": bad(*packages) if coming else (),
         "reinstall the packages of the container toolkit": again if lost(actual) and not coming else (),
-        f"remove {legacy[0].actual}" if legacy else "": legacy if migrate else (),
+        f"remove {old}": legacy if migrate else (),
         "hold its packages" if hold else "let go of its packages": bad(*held),
     }
     done = (Step[Any](action, settled, Disruption.nothing) for action, settled in steps.items() if settled)
@@ -98,18 +96,10 @@ def _packages(version: str | None, actual: ContainerToolkit, coming: bool) -> It
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # The program's own version is judged above.
     other = version if good and coming and len(packages) == 1 else None
-    is_mixed, named = len(packages) > 1, ", ".join(packages)
-    why = _CHANGED if is_mixed and actual.package_versions else None
-    yield PACKAGES.compared(named, other or "one version", not is_mixed and bool(packages) and other is None, cause=why)
-    path = actual.runtime_path
-    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
-
-
-def _legacy(migrate: bool, actual: ContainerToolkit) -> tuple[Finding, ...]:
-    if not actual.legacy:
-        return ()
-    found = ", ".join(f"{name} {version}" for name, version in actual.legacy.items())
-    return (LEGACY.compared(found, "none", False, remedy=RUN if migrate else _MIGRATE),)
+    why = _CHANGED if len(packages) > 1 and actual.package_versions else None
+    is_one = len(packages) == 1 and other is None
+    yield PACKAGES.compared(", ".join(packages), other or "one version", is_one, cause=why)
+    yield RUNTIME.compared(actual.runtime_path, "on the PATH", actual.runtime_path is not None, cause=cause)
 
 
 def _held(family: str, hold: bool, actual: ContainerToolkit) -> tuple[Finding, ...]:
@@ -126,9 +116,9 @@ _LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
 
 
 def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
-    """Return the text of the file that holds the packages, of nothing of gpunode unless `hold`; None: no such file.
+    """Return the desired text of the file that holds the packages; None: no such file.
 
-    Other entries of dnf's list stay. Raises ValueError for a list of dnf 5 that cannot be read.
+    Entries of others in dnf's list stay. Raise ValueError for a list of dnf 5 that cannot be read.
     """
     keep = actual.to_hold if hold else {}
     if family in _LOCKED:
@@ -137,16 +127,10 @@ def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
 
 
 def is_held(family: str, actual: ContainerToolkit, hold: bool) -> bool:
-    """Report whether that file is as it should be.
-
-    apt's file that is to go is an own file like others; without dnf's plugin nothing is known of its list.
-    """
-    if family not in ("apt", *_LOCKED) or (family == "apt" and not hold):
-        return True
-    if family in _LOCKED and actual.hold_text is None:
-        return True
+    """Report whether that file is as desired."""
+    # Removing apt's file is the part of own files; without dnf's plugin nothing is known of its list.
+    known = hold if family == "apt" else family in _LOCKED and actual.hold_text is not None
     try:
-        return hold_text(family, actual, hold) == actual.hold_text
+        return not known or hold_text(family, actual, hold) == actual.hold_text
     except ValueError:
-        # Its operation reports what is wrong with the list.
-        return False
+        return False  # The operation reports what is wrong with the list.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from gpunode.base import tables, versions
@@ -14,17 +15,15 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
-from gpunode.components.mig.state import Mig
+from gpunode.components.mig.state import ENABLED, Mig
 from gpunode.components.runtimes.runtime import OWN_SPECIFICATION
-from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
-from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, shadowing, uuids
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, Devices, resolved
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
 # Where the toolkit's own service writes, which is empty again after a boot.
-REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+_REFRESHED = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
-
 _DRAFT = "a run was cut off; runtimes that read a draft find each device twice, and hand in none"
 _NOT_DESIRED = "gpunode made it, and toolkit.cdi is off"
 _CHANGED = "the driver was changed after it was made"
@@ -54,35 +53,19 @@ CDI_SPECIFICATION = finding_message(
     "a GPU, names what the node does not have, is older than the driver, left over, a draft, or nothing keeps it "
     "current: containers do not start, or get a GPU that is not there.",
     causes=(
-        _DRAFT,
-        _NOT_DESIRED,
-        _CHANGED,
-        _NO_LIBRARY,
-        _OTHER_ROOT,
-        _NEWER_TOOLKIT,
-        _OTHER_FILE,
-        _NOT_CURRENT,
-        _WAITS,
-        _UNREADABLE,
-        _LOST,
-        _INCOMPLETE,
-        _REMOVED,
-        _TWICE,
-        _MISNUMBERED,
-        _OTHER_KIND,
-        _TOO_NEW,
+        _DRAFT, _NOT_DESIRED, _CHANGED, _NO_LIBRARY, _OTHER_ROOT, _NEWER_TOOLKIT, _OTHER_FILE, _NOT_CURRENT, _WAITS,
+        _UNREADABLE, _LOST, _INCOMPLETE, _REMOVED, _TWICE, _MISNUMBERED, _OTHER_KIND, _TOO_NEW,
     ),
     classes=REBOOT,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Specification:
     """One change of CDI specifications.
 
-    going: paths to remove; target: the one to make, None for none; version: of the driver that it is of
-    root: where that driver's files are
-    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay next to it
+    going: paths to remove; target: the path to make; version, root: of the driver that it is of
+    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths that may not stay next to it
     """
 
     going: tuple[str, ...]
@@ -98,35 +81,32 @@ def decide_specification(
 ) -> Decision[Any]:
     """Return what is to be done about CDI specifications.
 
-    mig: the node's GPUs and MIG devices; None: not known
-    boots: whether the node boots into the driver on its disk first
+    mig: None: not known; boots: whether the node boots into the driver on its disk first
     """
     unasked = () if generate else tuple(item.path for item in actual.cdi if item.ours)
-    going, loaded = (*actual.cdi_drafts, *unasked), driver.loaded_version
-    change = Specification(going)
-    made = None
+    change, made = Specification((*actual.cdi_drafts, *unasked)), None
+    # The unit starts only where nvidia-smi is in the node's /usr/bin or /usr/sbin: nvidia-cdi-refresh.service of
+    # NVIDIA/nvidia-container-toolkit.
     by_unit = actual.cdi_refresh is not None and not driver.is_elsewhere
-    if generate and loaded is not None:
-        made, change = _made(actual, driver, mig, change)
+    if generate and driver.loaded_version is not None:
+        made, change = _made(actual, driver, mig, by_unit, change)
     if actual.cdi_drafts:
-        found = ", ".join(actual.cdi_drafts)
-        item: Finding | None = CDI_SPECIFICATION.compared(found, "no draft", False, cause=_DRAFT)
+        item = CDI_SPECIFICATION.compared(", ".join(actual.cdi_drafts), "no draft", False, cause=_DRAFT)
     elif unasked:
         item = CDI_SPECIFICATION.compared(", ".join(unasked), "none", False, cause=_NOT_DESIRED)
-    else:
+    elif made is not None:
         item = made
-    if item is None:
+    else:
         return Decision(())
-    if generate and loaded is not None and by_unit and is_masked(actual.cdi_refresh):
+    if made is not None and by_unit and is_masked(actual.cdi_refresh):
         refusal = (
-            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed"
-            f". Remedy: undo that by {unmask(_UNIT)}, or set toolkit.cdi = 'off', and {RUN}"
+            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed{REMEDY}"
+            f"undo that by {unmask(_UNIT)}, or set toolkit.cdi = 'off', and {RUN}"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     waits = None
     if driver.reboot_pending and change.target is not None:
-        # Drafts go all the same.
-        change = replace(change, target=None)
+        change = replace(change, target=None)  # drafts are removed all the same
         if item is made:
             remedy = RUN if boots else f"{REBOOT_NODE}, and {RUN}"
             item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS, remedy=remedy)
@@ -138,51 +118,43 @@ def decide_specification(
 
 
 def _made(
-    actual: ContainerToolkit, driver: DriverState, mig: Mig | None, change: Specification
+    actual: ContainerToolkit, driver: DriverState, mig: Mig | None, by_unit: bool, change: Specification
 ) -> tuple[Finding, Specification]:
-    """Judge the specification of the loaded driver; return with it the change that makes it.
-
-    The toolkit's own unit starts only where nvidia-smi is in the node's /usr/bin or /usr/sbin, as
-    deployments/systemd/nvidia-cdi-refresh.service of NVIDIA/nvidia-container-toolkit says: else gpunode makes it.
-    """
-    by_unit, root = actual.cdi_refresh is not None and not driver.is_elsewhere, driver.root
-    loaded = driver.loaded_version or ""
+    """Judge the specification of the loaded driver; return with it the change that makes it."""
+    loaded, root = driver.loaded_version or "", driver.root
     desired = f"of driver {loaded}" + (f" below {root}" if driver.is_elsewhere else "")
-    target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
-    compared = partial(CDI_SPECIFICATION.compared, desired=desired)
+    target = actual.cdi_output or _REFRESHED if by_unit else OWN_SPECIFICATION
+    differs = partial(CDI_SPECIFICATION.compared, desired=desired, good=False)
     if target in actual.of_other_kind:
-        return by_hand(compared(f"another kind in {target}", good=False), _OTHER_KIND.format(file=target)), change
+        return by_hand(differs(f"another kind in {target}"), _OTHER_KIND.format(file=target)), change
     if not actual.cdi and mig is not None and mig.gpus and all(gpu.enabled and gpu.instances == () for gpu in mig.gpus):
         # nvidia-ctk 1.19.1 and 1.20.2 make none of GPUs in MIG mode without instances, and fail.
-        return compared("none, for no GPU has a MIG device", good=True), change
+        return CDI_SPECIFICATION.compared("none, for no GPU has a MIG device", desired, True), change
     if actual.misnumbered:
-        return by_hand(compared("; ".join(actual.misnumbered), good=False), _MISNUMBERED), change
+        return by_hand(differs("; ".join(actual.misnumbered)), _MISNUMBERED), change
     wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, loaded, root, mig))}
     # Ours next to the toolkit's would only grow old.
     doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
     devices, twice = resolved(actual.cdi)
     if not wrong and not doubled and twice:
         files = ", ".join(sorted({path for paths in twice.values() for path in paths} - {target}))
-        found = f"{_few(sorted(twice))} also in {files}"
-        return by_hand(compared(found, good=False), _TWICE.format(files=files)), change
+        return by_hand(differs(f"{_few(sorted(twice))} also in {files}"), _TWICE.format(files=files)), change
     near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
-    if not wrong and devices is not None and (left_out := lacking(devices, expected(actual, mig))):
-        shadows = shadowing((item for item in actual.cdi if item.path not in near), expected(actual, mig))
+    if not wrong and devices is not None and (left_out := _lacking(devices, _expected(actual, mig))):
+        shadows = _shadowing((item for item in actual.cdi if item.path not in near), _expected(actual, mig))
         wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in shadows or near}
     # What another file of the same folder has may not be made a second time.
     elsewhere = target not in near and (by_unit or not near)
     if wrong:
-        item = compared(
-            "; ".join(shown for _, shown in wrong.values()), good=False, cause=next(iter(wrong.values()))[0]
-        )
+        item = differs("; ".join(shown for _, shown in wrong.values()), cause=next(iter(wrong.values()))[0])
     elif actual.cdi and (doubled or elsewhere):
         where = f"next to {target}" if doubled else "alone"
         files = "; ".join(f"{each.path} {where}" for each in doubled or actual.cdi)
-        item = compared(files, good=False, cause=_OTHER_FILE)
+        item = differs(files, cause=_OTHER_FILE)
     elif actual.cdi and by_unit and actual.cdi_refresh != "enabled":
-        item = compared(f"{_UNIT} {actual.cdi_refresh}", good=False, cause=_NOT_CURRENT)
+        item = differs(f"{_UNIT} {actual.cdi_refresh}", cause=_NOT_CURRENT)
     else:
-        item = compared(desired if actual.cdi else "none", good=bool(actual.cdi))
+        item = CDI_SPECIFICATION.compared(desired if actual.cdi else "none", desired, bool(actual.cdi))
     aside = tuple(dict.fromkeys((*wrong, *(each.path for each in doubled))))
     made = target if bad(item) else None
     return item, replace(change, target=made, version=loaded, own=not by_unit, aside=aside, root=root)
@@ -203,33 +175,23 @@ def _fault(
         return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
     if item.lost:
         return _LOST, f"{item.path} with {_few(item.lost)}"
-    if strange := item.strange(uuids(mig)):
+    if strange := item.strange(_uuids(mig)):
         return _REMOVED, f"{item.path} with {_few(strange)}"
     return None
 
 
 def _few(names: Sequence[str]) -> str:
-    rest = len(names) - 4
-    return "; ".join([*names[:4], *([f"{rest} more"] if rest > 0 else [])])
+    return "; ".join([*names[:4], *([f"{len(names) - 4} more"] if len(names) > 4 else [])])
 
 
 def judge_readers(actual: ContainerToolkit, readers: Mapping[str, str | None]) -> Iterator[Finding]:
-    """Yield the specifications that are too new for a program of the node.
-
-    readers: program -> its version
-    """
-    for item in actual.cdi:
-        for program, version in readers.items():
-            newest = _newest_read(program, version) if version is not None else None
-            if (
-                newest is not None
-                and item.version
-                and not item.unreadable
-                and not versions.at_least(newest, item.version)
-            ):
-                sides = f"CDI {item.version}", f"CDI {newest}, which {program} {version} reads, or older"
-                found = CDI_SPECIFICATION.compared(*sides, False, of=item.path)
-                yield by_hand(found, _TOO_NEW.format(program=program, file=item.path))
+    """Yield the specifications that are too new for a program of the node (`readers`: program -> its version)."""
+    for item, (program, version) in product(actual.cdi, readers.items()):
+        newest = _newest_read(program, version) if version is not None else None
+        if newest is not None and item.version and not versions.at_least(newest, item.version):
+            sides = f"CDI {item.version}", f"CDI {newest}, which {program} {version} reads, or older"
+            found = CDI_SPECIFICATION.compared(*sides, False, of=item.path)
+            yield by_hand(found, _TOO_NEW.format(program=program, file=item.path))
 
 
 def _newest_read(program: str, version: str) -> str | None:
@@ -238,3 +200,55 @@ def _newest_read(program: str, version: str) -> str | None:
     known = [each for each in rows if versions.in_branch(each, versions.major_minor(version))]
     reached = (each for each in sorted(known, key=versions.parsed) if versions.at_least(each, version))
     return rows.get(next(reached, ""))
+
+
+def _lacking(devices: Devices, expected: Devices) -> list[str]:
+    """Return the GPUs and MIG devices that no device consists of, or that `all` lacks."""
+    every = devices.get("all")
+    return [
+        name
+        for name, nodes in expected.items()
+        if not any(nodes <= each for each in devices.values()) or (every is not None and not nodes <= every)
+    ]
+
+
+def _shadowing(specifications: Iterable[CdiSpecification], expected: Devices) -> list[str]:
+    """Return the files whose device `all` lacks a GPU or MIG device, and replaces the one of an earlier folder."""
+    every = ((item.path, dict(item.devices or ()).get("all")) for item in specifications if not item.unreadable)
+    return [path for path, nodes in every if nodes is not None and _lacking({"all": frozenset(nodes)}, expected)]
+
+
+def _expected(actual: ContainerToolkit, mig: Mig | None) -> Devices:
+    """Return the GPUs and MIG devices of the node with their device nodes, as far as they are known.
+
+    A GPU in MIG mode is no device of its own: nvidia-ctk leaves it out from 1.18 on.
+    """
+    minors, capabilities = dict(actual.minors), dict(actual.capabilities)
+    found: dict[str, frozenset[str]] = {}
+    for gpu in mig.gpus if mig is not None and mig.status == "ok" else ():
+        minor = minors.get(gpu.uuid)
+        if minor is None:
+            continue
+        if gpu.current != ENABLED:
+            found[f"GPU {gpu.index}"] = frozenset({f"/dev/nvidia{minor}"})
+            continue
+        for instance in gpu.instances or ():
+            place = f"gpu{minor}/mig/gi{instance.id}"
+            for compute in instance.compute:
+                numbers = capabilities.get(place), capabilities.get(f"{place}/ci{compute.id}")
+                if None not in numbers:
+                    caps = (f"/dev/nvidia-caps/nvidia-cap{each}" for each in numbers)
+                    name = f"the MIG device {gpu.index}/{instance.id}/{compute.id}"
+                    found[name] = frozenset({f"/dev/nvidia{minor}", *caps})
+    return found
+
+
+def _uuids(mig: Mig | None) -> Iterator[str]:
+    """Yield the UUIDs of GPUs and MIG devices; of one of the two kinds none where one of them is not known."""
+    if mig is None or mig.status != "ok":
+        return
+    yield from (gpu.uuid for gpu in mig.gpus)
+    enabled = [gpu for gpu in mig.gpus if gpu.current == ENABLED]
+    devices = [each.uuid for gpu in enabled for instance in gpu.instances or () for each in instance.compute]
+    if all(gpu.instances is not None for gpu in enabled) and None not in devices:
+        yield from filter(None, devices)

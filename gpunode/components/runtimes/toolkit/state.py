@@ -14,24 +14,20 @@ from gpunode.base.probe_output import CORRECT, decoded, number, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.template import rendered
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification, read
-from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
+from gpunode.packages.driver_packages.names import pairs
 from gpunode.settings import Settings
 
-# They belong together, but their dependencies bind only the first two to one version: apt may move one alone.
+# Their dependencies bind only the first two to one version: apt may move one alone.
 PACKAGES = (
-    "nvidia-container-toolkit",
-    "nvidia-container-toolkit-base",
-    "libnvidia-container-tools",
-    "libnvidia-container1",
-)
-# What belongs to it by its name, as awk takes it.
+    "nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1",
+)  # fmt: skip
+# The names of all packages of the toolkit, as awk takes a pattern.
 NAMES = "^(nvidia-container-|libnvidia-container|nvidia-docker)"
 # As Arch divides them.
 PACMAN_PACKAGES = ("nvidia-container-toolkit", "libnvidia-container")
-# What the toolkit took the place of: docker's wrapper, and the runtime as a package of its own.
+# The packages that the toolkit replaces.
 LEGACY = ("nvidia-docker2", "nvidia-docker", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 _CAPABILITIES = "/proc/driver/nvidia/capabilities/"
-Numbers = tuple[int, int]
 # Device nodes, with their minor number where the name ends in it -> the driver's name in /proc/devices.
 _DEVICES = {
     re.compile(r"/dev/nvidia(\d+)"): "nvidia",
@@ -49,19 +45,19 @@ class ContainerToolkit(Reading):
     """The actual container toolkit of a node.
 
     packages: (name, version); version: as nvidia-ctk prints it; runtime_path: of nvidia-container-runtime
-    names: of the packages that belong together; held: those of them that are held
+    names: of the packages of one version; held: those of them that are held
     hold_text: gpunode's file that holds them, or the whole list of dnf's versionlock; None without file or plugin
-    locking_off: whether dnf's plugin versionlock is there and switched off; config_text: config.toml
+    locking_off: whether dnf's plugin versionlock is switched off
     cdi: the specifications that runtimes read; cdi_drafts: files that an interrupted run left next to them
     of_other_kind: files in the place of NVIDIA's specification that are of another kind
-    cdi_refresh: the UnitFileState of nvidia-cdi-refresh, which renews one; None without that unit, where it passes over
-    the driver, or where an older toolkit replaced its own; cdi_output: where it writes
-    unlinked: device nodes without a link in /dev/char; link_rule: whether gpunode's udev rule makes these links
+    cdi_refresh: the UnitFileState of nvidia-cdi-refresh, which renews one at cdi_output; None without that unit, where
+    it passes over the driver, or where an older toolkit replaced its own
+    unlinked: device nodes without a link in /dev/char; link_rule: whether gpunode's udev rule is there
     files: each program or path that config.toml names -> `x` a program, `e` anything else, `-` not there
     daemons: the units of container runtimes that the node has
-    The rest is read where there is a specification.
-    minors: (UUID of a GPU, number of its /dev/nvidia*); misnumbered: device nodes that are not the driver's
+    Where there is a specification: minors: (UUID of a GPU, number of its /dev/nvidia*)
     capabilities: (an instance, such as `gpu0/mig/gi1/ci0`, number of its /dev/nvidia-caps/nvidia-cap*)
+    misnumbered: device nodes that are not the driver's
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -87,13 +83,8 @@ class ContainerToolkit(Reading):
 
     @property
     def package_versions(self) -> tuple[str, ...]:
-        """Return the versions at which the toolkit's packages are installed, newest first, each once, without revision.
-
-        Raise VersionError where a package's version is none.
-        """
-        installed = dict(self.packages)
-        found = {versions.upstream(installed[name]) for name in self.names if name in installed}
-        return tuple(sorted(found, key=versions.parsed, reverse=True))
+        """Return the upstream versions of the toolkit's installed packages, newest first; raise VersionError."""
+        return tuple(sorted(set(map(versions.upstream, self.to_hold.values())), key=versions.parsed, reverse=True))
 
     @property
     def missing_packages(self) -> tuple[str, ...]:
@@ -114,27 +105,25 @@ class ContainerToolkit(Reading):
 
     @property
     def legacy(self) -> dict[str, str]:
-        """Return name -> version of the installed packages that the toolkit took the place of."""
+        """Return name -> version of the installed packages that the toolkit replaces."""
         return {name: version for name, version in self.packages if name in LEGACY}
 
     def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
         """Return the hooks that a specification names and the installed toolkit lacks: perhaps a newer one made it."""
-        since, version = tables.toolkit().hooks, self.version
-        if version is None:
-            return ()
-        return tuple(hook for hook in item.hooks if hook in since and not versions.at_least(version, since[hook]))
+        since, hooks = tables.toolkit().hooks, item.hooks if self.version else ()
+        return tuple(hook for hook in hooks if hook in since and not versions.at_least(self.version or "", since[hook]))
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     """Parse the toolkit probe's lines (gpunode/components/runtimes/toolkit/state.sh)."""
     found = values(lines)
-    packages = [_package(line) for line in repeated(lines, "package")]
     match = _CTK.search(found.get("ctk", ""))
-    numbers = {device: _numbers(each) for each, device in _words(lines, "number")}
+    listed = ((device, each.partition(":")) for each, device in _words(lines, "number"))
+    numbers = {device: (number(major), number(minor)) for device, (major, _, minor) in listed}
     specifications = dict(_specifications(lines, numbers))
     refreshes = match is None or versions.at_least(versions.major_minor(match[1]), tables.toolkit().refresh_since)
     return ContainerToolkit(
-        packages=tuple(sorted(packages)),
+        packages=tuple(sorted(pairs(repeated(lines, "package")))),
         version=match[1] if match else None,
         runtime_path=found.get("runtime"),
         held=tuple(sorted(repeated(lines, "held"))),
@@ -160,13 +149,6 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
     )
 
 
-def _package(line: str) -> tuple[str, str]:
-    name, _, version = line.partition(" ")
-    if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
-        raise ParseError(f"not a package: {line[:80]!r}")
-    return name, version
-
-
 def _words(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
     for line in repeated(lines, key):
         first, separator, second = line.partition(" ")
@@ -175,7 +157,9 @@ def _words(lines: list[str], key: str) -> Iterator[tuple[str, str]]:
         yield first, second
 
 
-def _specifications(lines: list[str], numbers: Mapping[str, Numbers]) -> Iterator[tuple[str, CdiSpecification | None]]:
+def _specifications(
+    lines: list[str], numbers: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[str, CdiSpecification | None]]:
     gone = repeated(lines, "gone")
     for path, packed in _words(lines, "cdi"):
         try:
@@ -189,19 +173,14 @@ def _specifications(lines: list[str], numbers: Mapping[str, Numbers]) -> Iterato
         yield path, read(path, text.decode("utf-8", errors="replace"), gone, numbers)
 
 
-def _numbers(text: str) -> Numbers:
-    major, _, minor = text.partition(":")
-    return number(major), number(minor)
-
-
-def _misnumbered(numbers: Mapping[str, Numbers], majors: Mapping[str, int]) -> Iterator[str]:
+def _misnumbered(numbers: Mapping[str, tuple[int, int]], majors: Mapping[str, int]) -> Iterator[str]:
     """Yield the device nodes that the kernel gives to another driver, or to another device of this one."""
     for device, actual in numbers.items():
         for pattern, name in _DEVICES.items():
-            if (match := pattern.fullmatch(device)) and name in majors:
-                minor = _MINORS.get(device) if not match.groups() else int(match[1])
-                if actual != (majors[name], actual[1] if minor is None else minor):
-                    yield f"{device} is {actual[0]}:{actual[1]}, where {name} has the major number {majors[name]}"
+            if not (match := pattern.fullmatch(device)) or name not in majors:
+                continue
+            if actual != (majors[name], int(match[1]) if match.groups() else _MINORS[device]):
+                yield f"{device} is {actual[0]}:{actual[1]}, where {name} has the major number {majors[name]}"
 
 
 LINK_RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"

@@ -1,9 +1,8 @@
-# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
-# for the node's packages (facts/packages.py) and the units nvidia-cdi-refresh.path and .service (system/unit.sh).
-# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
-# dnf 5 it is VERSIONLOCK of its functions);
-# CONFIGURATION, the toolkit's own; DAEMONS, units of container runtimes, and RUNTIMES, programs that these start
-# containers with; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev rule.
+# Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Needs
+# the node's packages (facts/packages.py) and the units nvidia-cdi-refresh.path and .service (system/unit.sh).
+# Takes NAMES of the packages of one version; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by dnf 5:
+# VERSIONLOCK); CONFIGURATION, the toolkit's own; DAEMONS, units of container runtimes, and RUNTIMES, the programs that
+# they call; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev rule.
 #
 # cdi=FILE TEXT is a file that may be a CDI specification of NVIDIA's GPUs, compressed where the node has gzip. Where
 # there is one: gone=PATH is what it names and what the node does not have, number=MAJOR:MINOR DEVICE each device node
@@ -43,22 +42,20 @@ if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo
 echo "runtime=$(command -v nvidia-container-runtime)"
 [ ! -f "$CONFIGURATION" ] || echo "config=$(file_base64 "$CONFIGURATION")"
 # At a folder or a loop of links of this name the toolkit ends as at a text that is not TOML; at a pipe it hangs.
-unread=
-if [ -L "$CONFIGURATION" ] && [ ! -e "$CONFIGURATION" ]; then
-  case $(LC_ALL=C stat -L "$CONFIGURATION" 2>&1) in *levels*) unread=yes;; esac
-elif [ -e "$CONFIGURATION" ] && [ ! -f "$CONFIGURATION" ] && [ ! -c "$CONFIGURATION" ]; then
-  unread=yes
-fi
-[ -z "$unread" ] || echo "config=$(echo '[' | base64 -w0)"
+case $(LC_ALL=C stat -L -c %F "$CONFIGURATION" 2>&1) in
+  *levels*|directory|fifo|socket|'block special file') echo "config=$(echo '[' | base64 -w0)";;
+esac
+# Sets VALUE to that of a variable in the unit's environment.
+variable() {
+  says Environment; VALUE=
+  set -f; for word in $SAID; do case "$word" in "$1"=*) VALUE=${word#*=};; esac; done; set +f
+}
 # The runtime looks for a program on the PATH of the daemon that starts it, and in its own list of folders.
 folders=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 for daemon in $DAEMONS; do
   unit "$daemon" && says LoadState && [ "$SAID" = loaded ] || continue
   echo "daemon=$daemon"
-  says Environment
-  set -f
-  for word in $SAID; do case "$word" in PATH=*) folders=$folders:${word#PATH=};; esac; done
-  set +f
+  variable PATH; folders=$folders${VALUE:+:$VALUE}
 done
 looked() {
   kind=-; path=${1#@}
@@ -106,13 +103,8 @@ for folder in /etc /run /usr/lib /lib; do
   runs "$folder/systemd/system/nvidia-cdi-refresh.service" || break
   unit nvidia-cdi-refresh.path
   says UnitFileState; echo "refresh=$SAID"
-  output=/var/run/cdi/nvidia.yaml
-  if unit nvidia-cdi-refresh.service; then
-    says Environment
-    set -f
-    for word in $SAID; do case "$word" in NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=*) output=${word#*=};; esac; done
-    set +f
-  fi
+  VALUE=; ! unit nvidia-cdi-refresh.service || variable NVIDIA_CTK_CDI_OUTPUT_FILE_PATH
+  output=${VALUE:-/var/run/cdi/nvidia.yaml}
   # What the unit's file says counts more than the unit. A last line may have no end.
   if [ -r "$REFRESH_SETTINGS" ]; then
     while read -r line || [ -n "$line" ]; do
