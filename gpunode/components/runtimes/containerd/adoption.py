@@ -10,8 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.components.runtimes.containerd.companions import inherited, tables_in
 from gpunode.components.runtimes.containerd.drop_in import without_import
-from gpunode.components.runtimes.containerd.editor import cdi_is_always_on, readable, schema_version
+from gpunode.components.runtimes.containerd.editor import (
+    cdi_is_always_on,
+    default_table_counts,
+    readable,
+    schema_version,
+)
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, section_of
 from gpunode.components.runtimes.containerd.state import Containerd
@@ -25,7 +31,6 @@ _OWN = {
     ("containerd", "default_runtime_name"),
     *((*_RUNC, *rest) for rest in (("runtime_type",), ("options", "SystemdCgroup"))),
     *((*_NVIDIA, *rest) for rest in (("runtime_type",), ("options", "SystemdCgroup"), ("options", "BinaryName"))),
-    (*_NVIDIA, "privileged_without_host_devices"),
 }
 
 
@@ -38,22 +43,26 @@ def adopted(state: Containerd, desired: Runtimes) -> Containerd:
     if drop_in is None or not drop_in.imported:
         return state
     document = as_read(plain(drop_in.text or ""), version)
-    plugins = document.get("plugins", {})
+    plugins = tables_in(document, "plugins")
     others = [*(document.keys() - {"version", "plugins"}), *(plugins.keys() - {*CRI_PLUGINS})]
     if others:
         raise ConfigurationRefused(
             f"{NVIDIA_DROP_IN} has {', '.join(sorted(others))}, which nvidia-ctk does not write, so that it is not "
             "taken over. Remedy: move that to the root file, or set containerd.adopt_drop_in = False"
         )
-    section: Mapping[str, Any] = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
-    values = [(path, value) for path, value in _leaves(section) if not _is_own(path, value, section)]
+    section = next((tables_in(plugins, name) for name in CRI_PLUGINS if name in plugins), {})
+    values = [(path, value) for path, value in _leaves(section) if path not in _OWN]
     if desired.cdi is not None or cdi_is_always_on(version):
         values = [(path, value) for path, value in values if path != ("enable_cdi",)]
 
     def edit(table: Table) -> None:
         root = AsRead(table, version)
         name = section_of(root, schema_version(root, version), version)
+        actual = tables_in(root, "plugins", name, "containerd")
+        inherits = _inherits(tables_in(section, *_NVIDIA), actual, default_table_counts(version))
         for path, value in values:
+            if path[: len(_NVIDIA)] == _NVIDIA and (inherits or (value == "" and not tables_in(actual, *_NVIDIA[1:]))):
+                continue
             inner = table_in(table_in(root, "plugins", hidden=True), name)
             for key in path[:-1]:
                 inner = table_in(inner, key, hidden=True)
@@ -88,13 +97,12 @@ def _leaves(table: Mapping[str, Any], path: _Path = ()) -> Iterator[tuple[_Path,
             yield (*path, key), value
 
 
-def _is_own(path: _Path, value: Any, section: Mapping[str, Any]) -> bool:
-    """Return whether gpunode sets a key itself, or a new runtime nvidia inherits it, or it is empty."""
-    if path in _OWN:
-        return True
-    if path[: len(_NVIDIA)] != _NVIDIA:
-        return False
-    inherited: Any = section
-    for key in (*_RUNC, *path[len(_NVIDIA) :]):
-        inherited = inherited.get(key) if isinstance(inherited, Mapping) else None
-    return bool(value in ("", inherited))
+def _inherits(nvidia: Mapping[str, Any], containerd: Mapping[str, Any], legacy: bool) -> bool:
+    """Return whether a new runtime nvidia of the root file gets the same keys as the drop-in's.
+
+    containerd: the table of that name in the root file
+    """
+    own = {path[len(_NVIDIA) :] for path in _OWN}
+    both = (nvidia, inherited(containerd, legacy))
+    keys = ({path: value for path, value in _leaves(each) if value and path not in own} for each in both)
+    return "nvidia" not in tables_in(containerd, "runtimes") and next(keys) == next(keys)

@@ -7,6 +7,7 @@ from typing import Literal
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
+from gpunode.components.runtimes.containerd.companions import tables_in
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.keys import as_read
@@ -122,10 +123,10 @@ def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str)
     unread = {drop_in.path for drop_in in others if drop_in.error}
     documents = {path: {} if path in unread else as_read(plain(texts[path] or ""), version) for path in order}
     sections = dict(zip(order, counted([*documents.values()], version), strict=True))
-    name = next((each for each in sections[own] if each in documents[own].get("plugins", {})), None)
+    name = next((each for each in sections[own] if each in tables_in(documents[own], "plugins")), None)
     for path, document in reversed(documents.items()):
         # Of two sections that are made one, the newer one's runtimes win as a whole.
-        newer = RUNTIME_PLUGIN in sections[path] and "containerd" in document.get("plugins", {}).get(RUNTIME_PLUGIN, {})
+        newer = RUNTIME_PLUGIN in sections[path] and "containerd" in tables_in(document, "plugins", RUNTIME_PLUGIN)
         differs = version_of(document) != version_of(documents[own])
         if path != own and ((name is None and differs) or (newer and name != RUNTIME_PLUGIN)):
             raise ConfigurationRefused(

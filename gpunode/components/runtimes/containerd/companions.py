@@ -98,7 +98,9 @@ def set_runtime(
     moved = dict(_moved(whole, shim, linux)) if linux or legacy else {}
     put(runtime, "runtime_type", RUNC_TYPE)
     for key in set(_SHIM_KEYS) & set(beneath) - set(whole):
-        put(runtime, key, type(beneath[key])())  # A drop-in can only empty a key of the root file.
+        put(
+            runtime, key, "" if isinstance(beneath[key], str) else False
+        )  # A drop-in can only empty a key of the root file.
     table = table_in(runtime, "options")
     for key, value in {**moved, **options}.items():
         put(table, key, value)
@@ -106,7 +108,7 @@ def set_runtime(
 
 def _moved(runtime: Table, shim: Mapping[str, Any], linux: bool) -> Iterator[tuple[str, Any]]:
     """Remove from a runtime what only the v1.linux shim reads, and yield it as options of runc.v2."""
-    options = runtime.get("options") or {}
+    options = tables_in(runtime, "options")
     for key, shim_key, old_option, option in _MOVED:
         # That shim reads the runtime's own keys only where it has no options, and its plugin's keys last.
         values = [options.get(old_option), options.get(option), runtime.get(key), shim.get(shim_key)]
@@ -217,7 +219,9 @@ def _linux_faults(plugin: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, table in (("systemd_cgroup", plugin), ("no_pivot", containerd)):
         if table.get(key) and not default_is_linux:
             yield f"`{key}` only works for runtime {_LINUX_TYPE}", key
-    for runtime in tables_in(containerd, "runtimes").values():
+    # containerd reads that table only with a type.
+    untrusted = tables_in(containerd, "untrusted_workload_runtime")
+    for runtime in (*tables_in(containerd, "runtimes").values(), untrusted if untrusted.get("runtime_type") else {}):
         for key in _MOVED_KEYS:
             if tables_in(runtime).get(key) and not is_linux(runtime):
                 yield f"`{key}` only works for runtime {_LINUX_TYPE}", key

@@ -58,7 +58,8 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
         if not merges:
             filled(table_in(own, plugin), section)
         add_runtimes(own, plugin, containerd_version, desired, plugins, merges)
-        others = [path for path in document.get("imports", []) if path != PATH]
+        imports = document.get("imports")
+        others = [path for path in imports if path != PATH] if isinstance(imports, list) else []
         actual = table_in(plugins, plugin).get("containerd")
         refuse_unknown_default(desired.default, others, own[plugin]["containerd"], actual)
 

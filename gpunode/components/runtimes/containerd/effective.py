@@ -45,23 +45,40 @@ def merged_document(merged: str, containerd_version: str | None) -> dict[str, An
 
 def runtimes_of(document: Mapping[str, Any]) -> tuple[str | None, tuple[Runtime, ...]]:
     """Return the default runtime's name and all runtimes of a merged configuration."""
-    plugins = document.get("plugins", {})
-    for plugin in CRI_PLUGINS:
-        containerd = plugins.get(plugin, {}).get("containerd")
-        if containerd:
-            return _default_runtime(containerd), tuple(
-                Runtime(
-                    name=name,
-                    type=runtime.get("runtime_type") or None,
-                    binary=program_of(runtime),
-                    systemd_cgroup=bool(runtime.get("options", {}).get("SystemdCgroup", False)),
-                )
-                for name, runtime in sorted(containerd.get("runtimes", {}).items())
-            )
-    return None, ()
+    containerd = _table(_section(document), "containerd")
+    runtimes = _table(containerd, "runtimes")
+    return _default_runtime(containerd), tuple(
+        Runtime(
+            name=name,
+            type=_table(runtimes, name).get("runtime_type") or None,
+            binary=program_of(runtimes[name]),
+            systemd_cgroup=bool(_table(runtimes[name], "options").get("SystemdCgroup", False)),
+        )
+        for name in sorted(runtimes)
+    )
 
 
-def _default_runtime(containerd: dict[str, Any]) -> str | None:
+def cdi_of(document: Mapping[str, Any]) -> bool | None:
+    """Return whether CDI is on in a merged configuration; None where it has no such option."""
+    cdi = _section(document).get("enable_cdi")
+    return cdi if isinstance(cdi, bool) else None
+
+
+def _section(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the section that counts: containerd 2 prints those of other versions too, and passes over them."""
+    plugins = _table(document, "plugins")
+    return next((_table(plugins, name) for name in CRI_PLUGINS if "containerd" in _table(plugins, name)), {})
+
+
+def _table(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the table under a key, empty where there is none; raise ParseError where something else is there."""
+    table = parent.get(key, {})
+    if not isinstance(table, Mapping):
+        raise ParseError(f"{key!r} is no table, but {str(table)[:80]!r}")
+    return table
+
+
+def _default_runtime(containerd: Mapping[str, Any]) -> str | None:
     if names_runtime(containerd.get("default_runtime")):
         return DEFAULT_TABLE
     name = containerd.get("default_runtime_name")
@@ -71,22 +88,23 @@ def _default_runtime(containerd: dict[str, Any]) -> str | None:
 def cri_settings(
     document: dict[str, Any], reads_table: bool = True, plugins: Iterable[str] = CRI_PLUGINS
 ) -> dict[str, str]:
-    """Return the values for the runtimes of a file or dump as read: key below the CRI plugin -> value in TOML.
+    """Return the values for the runtimes of a file as read: key below the CRI plugin -> value in TOML.
+
+    Raise ParseError where something else is in a table's place.
 
     plugins: the sections that count
     reads_table: whether the containerd reads the table `default_runtime`
     """
     values: dict[str, str] = {}
     for plugin in plugins:
-        section = document.get("plugins", {}).get(plugin)
-        if not isinstance(section, dict):
-            continue
+        section = _table(_table(document, "plugins"), plugin)
         set_value(values, "enable_cdi", section.get("enable_cdi"))
-        containerd = section.get("containerd", {})
+        containerd = _table(section, "containerd")
         default = _default_runtime(containerd) if reads_table else containerd.get("default_runtime_name")
         set_value(values, "containerd.default_runtime_name", default)
-        for name, runtime in containerd.get("runtimes", {}).items():
-            options = runtime.get("options", {})
+        runtimes = _table(containerd, "runtimes")
+        for name in runtimes:
+            options = _table(_table(runtimes, name), "options")
             for option in ("BinaryName", "SystemdCgroup"):
                 set_value(values, f"containerd.runtimes.{name}.options.{option}", options.get(option))
     return values

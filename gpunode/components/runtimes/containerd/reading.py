@@ -121,14 +121,14 @@ def section_of(document: Mapping[str, Any], version: int, containerd_version: st
     candidates = sections(version, containerd_version)
     plugins = document.get("plugins", {})
     present = [name for name in candidates if isinstance(plugins, Mapping) and name in plugins]
-    tables_of = [plugins[name] for name in present if isinstance(plugins[name], Mapping)]
-    if len(tables_of) > 1 and len(set().union(*tables_of)) < sum(map(len, tables_of)):
+    tables_of = {name: plugins[name] for name in present if isinstance(plugins[name], Mapping)}
+    if len(tables_of) > 1 and len(set().union(*tables_of.values())) < sum(map(len, tables_of.values())):
         raise ConfigurationRefused(
             f"the file has the sections {' and '.join(present)}, which containerd {containerd_version} makes one of, "
             "and both have the same keys. Remedy: move the keys to one of them",
             present[0],
         )
-    return next((name for name in present if "containerd" in plugins[name]), (*present, candidates[0])[0])
+    return next((name for name, table in tables_of.items() if "containerd" in table), (*present, candidates[0])[0])
 
 
 def counted(documents: list[dict[str, Any]], containerd_version: str) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from gpunode.components.runtimes.containerd.drop_in import PATH
 from gpunode.components.runtimes.containerd.editor import default_table_counts
 from gpunode.components.runtimes.containerd.effective import (
     Runtime,
+    cdi_of,
     cri_settings,
     merged_document,
     runtimes_of,
@@ -172,7 +173,7 @@ def _drop_in(
     try:
         says = cri_settings(document, table, plugins)
         section = any(plugin in document.get("plugins", {}) for plugin in plugins)
-    except AttributeError as error:
+    except ParseError as error:
         return DropIn(path, imported=imported, error=str(error), text=text)
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
@@ -229,7 +230,6 @@ def parse_containerd(lines: list[str]) -> Containerd:
     version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
     document = merged_document(merged, version) if merged else {}
     default, runtimes = runtimes_of(document)
-    cdi = cri_settings(document).get("enable_cdi")
     started = seconds(found["started"]) if "started" in found else None
     config, root = found.get("config", "/etc/containerd/config.toml"), decoded(found, "text")
     return Containerd(
@@ -244,7 +244,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         runtimes=runtimes,
         cri_plugin=_cri_state(repeated(lines, "plugin")),
         shims=number(found.get("shims", "0")),
-        enable_cdi=None if cdi is None else cdi == "true",
+        enable_cdi=cdi_of(document),
         drop_ins=_drop_ins(lines, config, root, version),
         merged=_digest(merged) if merged else None,
         loaded=_loaded(found.get("loaded"), started),

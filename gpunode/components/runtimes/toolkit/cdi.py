@@ -89,13 +89,13 @@ def read(
     hooks = [*_entries(edits, "hooks")]
     nodes = {_place(each): each for each in _entries(edits, "deviceNodes")}
     libcuda = next(filter(None, map(_LIBCUDA.fullmatch, mounts)), None)
-    named = {*mounts, *nodes, *(each["path"] for each in hooks)}
+    named = {*mounts, *nodes, *(str(each["path"]) for each in hooks)}
     lost = [f"{each}, which is not there" for each in gone if each in named]
     for place, node in nodes.items():
         own, actual = (node.get("major") or 0, node.get("minor") or 0), (numbers or {}).get(place)
         if actual is not None and own != (0, 0) and own != actual:
             lost.append(f"{place} as {own[0]}:{own[1]}, which is {actual[0]}:{actual[1]}")
-    words = [word for each in hooks for word in (each["path"].rpartition("/")[2], *(each.get("args") or ())[:3])]
+    words = [word for each in hooks for word in (str(each["path"]).rpartition("/")[2], *(each.get("args") or ())[:3])]
     return CdiSpecification(
         path,
         libcuda[1] if libcuda else None,

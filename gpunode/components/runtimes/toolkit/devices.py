@@ -45,6 +45,12 @@ def lacking(devices: Devices, expected: Devices) -> list[str]:
     ]
 
 
+def shadowing(specifications: Iterable[CdiSpecification], expected: Devices) -> list[str]:
+    """Return the files whose device `all` lacks a GPU or MIG device, and replaces the one of an earlier folder."""
+    every = ((item.path, dict(item.devices or ()).get("all")) for item in specifications if not item.unreadable)
+    return [path for path, nodes in every if nodes is not None and lacking({"all": frozenset(nodes)}, expected)]
+
+
 def expected(actual: ContainerToolkit, mig: Mig | None) -> Devices:
     """Return the GPUs and MIG devices of the node with their device nodes, as far as they are known.
 

@@ -17,7 +17,7 @@ from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
 from gpunode.components.runtimes.runtime import OWN_SPECIFICATION
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
-from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, uuids
+from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, shadowing, uuids
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
@@ -167,7 +167,8 @@ def _made(
         return by_hand(compared(found, good=False), _TWICE.format(files=files)), change
     near = [item.path for item in actual.cdi if item.folder == target.rpartition("/")[0]]
     if not wrong and devices is not None and (left_out := lacking(devices, expected(actual, mig))):
-        wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in near}
+        shadows = shadowing((item for item in actual.cdi if item.path not in near), expected(actual, mig))
+        wrong = {path: (_INCOMPLETE, f"{path} without {_few(left_out)}") for path in shadows or near}
     # What another file of the same folder has may not be made a second time.
     elsewhere = target not in near and (by_unit or not near)
     if wrong:
