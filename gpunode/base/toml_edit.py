@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, cast
 
 import tomlkit
@@ -170,6 +170,15 @@ def filled(table: Table, values: Mapping[str, Any]) -> None:
             filled(table_in(table, key), value)
         else:
             table[key] = copy.deepcopy(_unwrapped(value))
+
+
+def leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield (path, value) of each value in a table and in those below it."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,10 +15,11 @@ from gpunode.components.runtimes.containerd import findings
 from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adopted
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
-from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.effective import DEFAULT_TABLE
 from gpunode.components.runtimes.containerd.merged import (
+    CDI,
     DEFAULT_RUNTIME,
+    desired_values,
     differing,
     needs_restart,
     overrides,
@@ -154,32 +155,30 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     return change, None
 
 
+# Key -> its finding, and the runtime that it is about.
+_MESSAGES = {
+    DEFAULT_RUNTIME: (findings.DEFAULT_RUNTIME, None),
+    systemd_cgroup_of("runc"): (findings.SYSTEMD_CGROUP, "runc"),
+    systemd_cgroup_of("nvidia"): (findings.SYSTEMD_CGROUP, "nvidia"),
+}
+_SWITCH: dict[str | None, str] = {"true": "on", "false": "off"}
+
+
 def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Compare the merged configuration, and whether the daemon runs by it."""
-    names, cgroup = ("runc", "nvidia") if desired.nvidia else ("runc",), str(desired.systemd_cgroup).lower()
+    values, merged, disruption = desired_values(desired, actual.version), actual.effective, restart_of(actual)
     if actual.version is not None and (actual.merged, actual.default_runtime, actual.runtimes) == (None, None, ()):
         unread, remedy = findings.NOT_MERGED, f"run it on the node, correct what it reports, and {RUN}"
-        yield findings.DEFAULT_RUNTIME.not_known(desired.default, unread, remedy)
-        for name in names:
-            yield findings.SYSTEMD_CGROUP.not_known(cgroup, unread, remedy, of=name)
+        for key, (message, name) in _MESSAGES.items():
+            if key in values:
+                yield message.not_known(values[key], unread, remedy, of=name)
         return
-    disruption = restart_of(actual)
-    differs = findings.MERGED_DIFFERS if actual.version else None
-    table = actual.default_runtime == DEFAULT_TABLE
-    yield findings.DEFAULT_RUNTIME.compared(
-        actual.default_runtime,
-        desired.default,
-        actual.default_runtime == desired.default,
-        cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else differs),
-        disruption=disruption,
-    )
-    for name in names:
-        runtime = actual.runtime(name)
-        value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        cause = by_drop_in.get(systemd_cgroup_of(name))
-        yield findings.SYSTEMD_CGROUP.compared(
-            value, cgroup, value == cgroup, of=name, cause=cause, disruption=disruption
-        )
+    table, differs = actual.default_runtime == DEFAULT_TABLE, findings.MERGED_DIFFERS if actual.version else None
+    causes = {DEFAULT_RUNTIME: findings.DEPRECATED_TABLE if table else differs, **by_drop_in}
+    for key, (message, name) in _MESSAGES.items():
+        if key in values:
+            value, good = merged.get(key), merged.get(key) == values[key]
+            yield message.compared(value, values[key], good, of=name, cause=causes.get(key), disruption=disruption)
     if actual.stale:
         yield findings.RUNNING_CONFIGURATION.finding(
             FindingClass.RESTART_PENDING,
@@ -189,11 +188,9 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
             remedy=RUN,
             disruption=disruption,
         )
-    if cdi_option(desired.cdi, actual.version) is not None:
-        good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
-        shown = {None: None, True: "on", False: "off"}
-        value, switch = shown[actual.enable_cdi], shown[desired.cdi]
-        yield findings.CDI.compared(value, switch, good, cause=cause, disruption=disruption)
+    if (switch := values.get(CDI)) is not None:
+        value, good = _SWITCH.get(merged.get(CDI)), merged.get(CDI) == switch
+        yield findings.CDI.compared(value, _SWITCH[switch], good, cause=causes.get(CDI), disruption=disruption)
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:

@@ -11,12 +11,18 @@ from functools import lru_cache
 from posixpath import dirname
 from typing import cast
 
-from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
 from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
+from gpunode.components.runtimes.containerd.reading import (
+    CRI_PLUGINS,
+    imported,
+    merges_drop_ins,
+    schema_of,
+    section_of,
+    sections,
+)
 from gpunode.components.runtimes.runtime import Runtimes
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
@@ -39,7 +45,7 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
     document = AsRead(raw, containerd_version)
     version = schema_version(document, containerd_version) if root else schema_of(containerd_version).default_version
     _refuse_disabled(document)
-    merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
+    merges = merges_drop_ins(containerd_version)
     name = plugin = section_of(document, version, containerd_version)
     if version == 1:
         if not folds(containerd_version):
