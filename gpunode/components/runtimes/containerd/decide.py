@@ -180,13 +180,9 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
             value, good = merged.get(key), merged.get(key) == values[key]
             yield message.compared(value, values[key], good, of=name, cause=causes.get(key), disruption=disruption)
     if actual.stale:
+        pending, cause = FindingClass.RESTART_PENDING, findings.FILE_NEWER
         yield findings.RUNNING_CONFIGURATION.finding(
-            FindingClass.RESTART_PENDING,
-            "older than its files",
-            "the files'",
-            cause=findings.FILE_NEWER,
-            remedy=RUN,
-            disruption=disruption,
+            pending, "older than its files", "the files'", cause=cause, remedy=RUN, disruption=disruption
         )
     if (switch := values.get(CDI)) is not None:
         value, good = _SWITCH.get(merged.get(CDI)), merged.get(CDI) == switch

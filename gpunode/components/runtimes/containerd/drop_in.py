@@ -102,30 +102,28 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
 def without_import(root: str | None, containerd_version: str | None = None, path: str = PATH) -> str | None:
     """Return the root file without an import of exactly `path`; raise ConfigurationRefused where it is no TOML."""
 
-    def edit(table: Table) -> None:
-        document = AsRead(table, containerd_version)
-        imports = document.get("imports", [])
-        if isinstance(imports, list) and path in imports:
-            _set_imports(document, [str(pattern) for pattern in imports if pattern != path])
-
-    return edited(root, edit) if root is not None else None
+    imports = as_read(plain(root or ""), containerd_version).get("imports")
+    if root is None or not isinstance(imports, list) or path not in imports:
+        return root
+    return with_imports(root, [str(pattern) for pattern in imports if pattern != path], containerd_version)
 
 
 def with_imports(root: str, paths: list[str], containerd_version: str | None) -> str:
     """Return the root file with exactly these imports; raise ConfigurationRefused where it is no TOML."""
-    return edited(root, lambda document: _set_imports(AsRead(document, containerd_version), paths))
+
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
+        if paths:
+            document["imports"] = paths
+        elif "imports" in document:
+            del document["imports"]
+
+    return edited(root, edit)
 
 
 def _imports(imports: object, containerd_version: str | None, path: str) -> bool:
     # A relative import is one of the root file's folder, which has the folder of the drop-ins.
     return path in imported(imports, dirname(path), [path], containerd_version)
-
-
-def _set_imports(document: Table, paths: list[str]) -> None:
-    if paths:
-        document["imports"] = paths
-    elif "imports" in document:
-        del document["imports"]
 
 
 def _refuse_disabled(document: Table) -> None:

@@ -174,9 +174,9 @@ def _document(text: str, version: str | None) -> dict[str, Any] | str:
 def _drop_in(
     path: str, text: str | None, imported: bool, document: dict[str, Any] | str, plugins: Iterable[str], table: bool
 ) -> DropIn:
-    if isinstance(document, str):
-        return DropIn(path, imported=imported, error=document, text=text)
     try:
+        if isinstance(document, str):
+            raise ParseError(document)
         says = cri_settings(document, table, plugins)
         section = any(plugin in document.get("plugins", {}) for plugin in plugins)
     except ParseError as error:
