@@ -65,13 +65,13 @@ def overrides(state: Containerd, desired: Runtimes, own_drop_in: bool = False) -
     own_drop_in: whether gpunode's runtimes are in a drop-in
     """
     merges = state.version is not None and merges_drop_ins(state.version)
-    others = list(_others(state, own_drop_in))
+    others = _others(state, own_drop_in)
     for key, value in desired_values(desired, state.version).items():
         for drop_in in reversed(others):
             actual = dict(drop_in.says).get(key)
             if actual is None and (merges or not drop_in.section):
                 continue
-            if (actual or _default(key)) != value:
+            if (actual or _DEFAULTS.get(key)) != value:
                 yield Override(drop_in.path, key, actual, value)
             break
 
@@ -84,28 +84,24 @@ def differing(state: Containerd, desired: Runtimes) -> Iterator[Override]:
             yield Override(None, key, merged.get(key), value)
 
 
-def _default(key: str) -> str | None:
-    """Return the value that containerd takes for a key that no file has."""
-    return "false" if key.endswith(".SystemdCgroup") else {DEFAULT_RUNTIME: "runc"}.get(key)
+# What containerd takes for a key that no file has.
+_DEFAULTS = {DEFAULT_RUNTIME: "runc", **{systemd_cgroup_of(name): "false" for name in ("runc", "nvidia")}}
 
 
-def _others(state: Containerd, own_drop_in: bool) -> Iterator[DropIn]:
-    """Yield the drop-ins that are not gpunode's and are read after what gpunode writes, in the order of reading."""
+def _others(state: Containerd, own_drop_in: bool) -> list[DropIn]:
+    """Return the drop-ins that are not gpunode's and are read after what gpunode writes, in the order of reading."""
     if not own_drop_in:
-        yield from state.others
-        return
+        return state.others
     imported = [drop_in for drop_in in state.drop_ins if drop_in.imported]
     paths = [drop_in.path for drop_in in imported]
     if state.own_drop_in in paths:
-        yield from imported[paths.index(state.own_drop_in) + 1 :]
-        return
+        return imported[paths.index(state.own_drop_in) + 1 :]
     try:
         by_pattern = is_imported(state.config_text, state.version, state.own_drop_in)
     except ConfigurationRefused:
-        return  # The root file is no TOML: the edit of it reports that.
-    if by_pattern:
-        # A pattern reads files in the order of their names; an import that gpunode adds would come last.
-        yield from (drop_in for drop_in in imported if drop_in.path > state.own_drop_in)
+        return []  # The root file is no TOML: the edit of it reports that.
+    # A pattern reads files in the order of their names; an import that gpunode adds would come last.
+    return [drop_in for drop_in in imported if by_pattern and drop_in.path > state.own_drop_in]
 
 
 def needs_restart(state: Containerd, change: RuntimeChange) -> bool:
