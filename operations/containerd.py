@@ -29,13 +29,12 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     """
     yield from settled(transaction(PROGRAM))
     state = read_fact(Containerd, "containerd's state")
-    drop_ins = {state.own_drop_in: None, **{each.path: each.text for each in state.drop_ins}}
     source = source_of(desired.unit, None)
     yield from configured(
         PROGRAM,
         judge_of(desired, state),
         lambda: decide_configuration(desired, state),
-        {state.config_path: state.config_text, **drop_ins},
+        {state.own_drop_in: None, **state.texts},
         drain=drain,
         restarts=partial(needs_restart, state),
         loaded=running_digest(state),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, cast
 
 import tomlkit
@@ -78,10 +78,7 @@ class TableView(MutableMapping[str, Any]):
 
 
 class ConfigurationRefused(ValueError):
-    """Say why a configuration file cannot be edited; the file is left as it is.
-
-    `key`: what of the file it is about, by which its line is found.
-    """
+    """Say why a configuration file cannot be edited; key: what of the file it is about, by which its line is found."""
 
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
@@ -89,10 +86,7 @@ class ConfigurationRefused(ValueError):
 
 
 def plain(text: str) -> dict[str, Any]:
-    """Return what a file says; raise ConfigurationRefused where it is not TOML. A byte order mark counts for nothing.
-
-    The message has the line.
-    """
+    """Return what a file has, without its byte order mark; raise ConfigurationRefused, with the line."""
     try:
         return load_toml(text.removeprefix(BOM))
     except TextError as error:
@@ -118,10 +112,10 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     body = bare(text)
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
-    rendered = _rendered(body, edit)
-    if (rendered is None or not same(_read(rendered), desired)) and (headed := _with_headers(body)) is not None:
-        rendered = _rendered(headed, edit)
-    if rendered is None or not same(_read(rendered), desired):
+    rendered = _rendered(body, edit, desired)
+    if rendered is None and (headed := _with_headers(body)) is not None:
+        rendered = _rendered(headed, edit, desired)
+    if rendered is None:
         raise ConfigurationRefused(
             f"{where(text, _difference(before, desired))}the file's spelling does not allow an edit that keeps the "
             f"rest. Remedy: write this table under a header of its own, such as [plugins]: no dotted keys, no braces"
@@ -172,6 +166,15 @@ def filled(table: Table, values: Mapping[str, Any]) -> None:
             table[key] = copy.deepcopy(_unwrapped(value))
 
 
+def leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield (path, value) of each value in a table and in those below it."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
 def same(one: Any, other: Any) -> bool:
     """Say whether two values mean the same to TOML: true is not 1, 1 is not 1.0, and nan is nan."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -218,25 +221,22 @@ def _with_headers(body: str) -> str | None:
         elif line is not None:
             lines.append(line)
     text = "\n".join([*lines, ""])
-    read = _read(text)
-    return text if text != body and read is not None and same(read, _read(body)) else None
-
-
-def _rendered(body: str, edit: Callable[[Table], None]) -> str | None:
     try:
-        document = parsed(body)
-        edit(document)
-        return tomlkit.dumps(document)
-    except ConfigurationRefused:
-        raise
-    except Exception:  # tomlkit raises much where it does not master a spelling; what it may say is read again
+        return text if text != body and same(load_toml(text), load_toml(body)) else None
+    except TextError:
         return None
 
 
-def _read(rendered: str) -> dict[str, Any] | None:
+def _rendered(body: str, edit: Callable[[Table], None], desired: dict[str, Any]) -> str | None:
+    """Return tomlkit's text after an edit; None where the other parser reads another thing in it."""
     try:
-        return load_toml(rendered)
-    except TextError:
+        document = parsed(body)
+        edit(document)
+        rendered = tomlkit.dumps(document)
+        return rendered if same(load_toml(rendered), desired) else None
+    except ConfigurationRefused:
+        raise
+    except Exception:  # tomlkit raises many errors where it does not master a spelling.
         return None
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from gpunode.base.disruption import Disruption
 from gpunode.components.runtimes.containerd.change import needed_change
 from gpunode.components.runtimes.containerd.decide import Desired
-from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
+from gpunode.components.runtimes.containerd.drop_in import PATH, drop_in, is_imported
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.state import Containerd, DropIn, parse_containerd
 from gpunode.components.runtimes.runtime import Runtimes
@@ -57,17 +57,6 @@ def _written(node: Containerd, placement: Any) -> Containerd:
     texts |= {file.path: file.text for file in change.files}
     drop_ins = [DropIn(PATH, section=True, text=texts[PATH])] if texts.get(PATH) is not None else []
     return replace(node, config_text=texts[node.config_path], drop_ins=tuple(drop_ins))
-
-
-@given(foreign=FOREIGN)
-def test_any_root_file_gets_one_import_and_loses_nothing_by_it(foreign: dict[str, Any]) -> None:
-    for key in ("plugins", "version", "disabled_plugins", "imports"):
-        foreign.pop(key, None)
-    before = tomlkit.dumps({"version": 2, **foreign})
-    after = with_import(before, "1.7.24")
-    assert tomllib.loads(after) == {**tomllib.loads(before), "imports": [PATH]}
-    assert is_imported(after) and with_import(after, "1.7.24") == after
-    assert tomllib.loads(without_import(after) or "") == tomllib.loads(before)
 
 
 @given(plugin=FOREIGN)

@@ -46,8 +46,7 @@ CONTAINERD = [
 def test_containerd_is_read_as_the_running_unit_has_it() -> None:
     containerd = parse_containerd(CONTAINERD)
     assert (containerd.version, containerd.default_runtime, containerd.cri_plugin) == ("1.6.20", "nvidia", "ok")
-    nvidia = containerd.runtime("nvidia")
-    assert nvidia is not None and nvidia.systemd_cgroup
+    assert next(each for each in containerd.runtimes if each.name == "nvidia").systemd_cgroup
     # By a file that was written in the second of its start.
     assert containerd.stale
     assert not parse_containerd([line.replace("20.250000", "20.750000") for line in CONTAINERD]).stale

@@ -108,14 +108,6 @@ def test_an_edit_that_would_say_something_else_is_refused(monkeypatch: pytest.Mo
         render("a = " + "[" * 5000, "1.7.24", Runtimes())
 
 
-def test_a_value_that_is_right_keeps_its_spelling_where_another_changes() -> None:
-    def edit(document: Table) -> None:
-        put(document, "a", "x")
-        put(document, "b", True)
-
-    assert edited("a =  'x' # ours\nb = 1\n", edit) == "a =  'x' # ours\nb = true\n"
-
-
 @pytest.mark.parametrize(
     "text",
     ["a = {" + ", ".join(f"{'a.' * 50}k{n} = 1" for n in range(20)) + "}\n", "[[a]]\nb = 1\n" * 10_000],

@@ -9,7 +9,6 @@ from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
-from gpunode.system.operating_system import OperatingSystem
 
 NEWER = CautionMessage(
     "newer-than-known",
@@ -29,8 +28,11 @@ def newer_cautions(settings: Settings, machine: Machine | None = None) -> Iterat
         if program not in found and (caution := newer_caution(program, version, component)) is not None:
             found[program] = caution
     yield from found.values()
-    if machine is not None:
-        yield from system_cautions(machine.operating_system)
+    system = machine and machine.operating_system
+    row = tables.distribution(system.id, system.version_id) if system else None
+    if row is not None and row.newer is not None:
+        values = {"name": row.name.rpartition(" ")[0], "version": row.newer, "newest": row.version}
+        yield NEWER(component="operating system", **values, table="distributions.yaml")
 
 
 def newer_caution(program: str, version: str | None, component: str) -> Caution | None:
@@ -40,14 +42,6 @@ def newer_caution(program: str, version: str | None, component: str) -> Caution 
         return None
     values = {"name": releases.name, "version": versions.upstream(version), "newest": releases.newest}
     return NEWER(component=component, **values, table="releases.yaml")
-
-
-def system_cautions(system: OperatingSystem) -> Iterator[Caution]:
-    """Warn of a distribution that is newer than all known releases of it."""
-    row = tables.distribution(system.id, system.version_id)
-    if row is not None and row.newer is not None:
-        values = {"name": row.name.rpartition(" ")[0], "version": row.newer, "newest": row.version}
-        yield NEWER(component="operating system", **values, table="distributions.yaml")
 
 
 def _desired(settings: Settings) -> Iterator[tuple[str, str, str | None]]:

@@ -126,13 +126,6 @@ class Bench:
         path = self.inventory(*only, allow=allow, **containerd)
         return command("pyinfra", "-y", "--json", path, "deploys.containerd.containerd")
 
-    def whole(self, *only: str) -> Run:
-        """Run the main job, with nothing but containerd to bring about."""
-        path = self.inventory(*only, default_runtime="runc")
-        text = Path(path).read_text()
-        Path(path).write_text(f"{text}for _name, _data in nodes:\n    _data['toolkit'] = {{'enabled': False}}\n")
-        return command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
-
     def facts(self, *only: str) -> Run:
         """Read the fact."""
         return command("pyinfra", "--json", self.inventory(*only), "fact", "facts.runtimes.Containerd")

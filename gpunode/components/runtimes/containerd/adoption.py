@@ -5,11 +5,11 @@ nvidia-ctk 1.18 and newer write the CRI section of the root file again, with a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, leaves, plain, put, table_in
 from gpunode.components.runtimes.containerd.companions import inherited, tables_in
 from gpunode.components.runtimes.containerd.drop_in import without_import
 from gpunode.components.runtimes.containerd.editor import (
@@ -24,7 +24,6 @@ from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.runtime import Runtimes, WrittenFile
 
 NVIDIA_DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
-_Path = tuple[str, ...]
 _NVIDIA, _RUNC = ("containerd", "runtimes", "nvidia"), ("containerd", "runtimes", "runc")
 # What gpunode writes into its own file by the settings.
 _OWN = {
@@ -51,9 +50,8 @@ def adopted(state: Containerd, desired: Runtimes) -> Containerd:
             "taken over. Remedy: move that to the root file, or set containerd.adopt_drop_in = False"
         )
     section = next((tables_in(plugins, name) for name in CRI_PLUGINS if name in plugins), {})
-    values = [(path, value) for path, value in _leaves(section) if path not in _OWN]
-    if desired.cdi is not None or cdi_is_always_on(version):
-        values = [(path, value) for path, value in values if path != ("enable_cdi",)]
+    own = _OWN | {("enable_cdi",)} if desired.cdi is not None or cdi_is_always_on(version) else _OWN
+    values = [(path, value) for path, value in leaves(section) if path not in own]
 
     def edit(table: Table) -> None:
         root = AsRead(table, version)
@@ -81,20 +79,11 @@ def with_removal(files: tuple[WrittenFile, ...], state: Containerd, without: Con
     if without is state:
         return files
     texts = {without.config_path: without.config_text, **{file.path: file.text for file in files}}
-    root = texts.pop(state.config_path)
-    written = [WrittenFile(path, text) for path, text in texts.items() if text is not None]
-    removed = [WrittenFile(path, None) for path, text in texts.items() if text is None]
-    roots = [WrittenFile(state.config_path, root)] if root != state.config_text else []
+    if texts[state.config_path] == state.config_text:
+        del texts[state.config_path]
     # A root file that imports a missing file ends the start of containerd.
-    return (*written, *roots, *removed, WrittenFile(NVIDIA_DROP_IN, None))
-
-
-def _leaves(table: Mapping[str, Any], path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*path, key))
-        else:
-            yield (*path, key), value
+    order = sorted(texts, key=lambda path: (texts[path] is None, path == state.config_path))
+    return (*(WrittenFile(path, texts[path]) for path in order), WrittenFile(NVIDIA_DROP_IN, None))
 
 
 def _inherits(nvidia: Mapping[str, Any], containerd: Mapping[str, Any], legacy: bool) -> bool:
@@ -104,5 +93,5 @@ def _inherits(nvidia: Mapping[str, Any], containerd: Mapping[str, Any], legacy: 
     """
     own = {path[len(_NVIDIA) :] for path in _OWN}
     both = (nvidia, inherited(containerd, legacy))
-    keys = ({path: value for path, value in _leaves(each) if value and path not in own} for each in both)
+    keys = ({path: value for path, value in leaves(each) if value and path not in own} for each in both)
     return "nvidia" not in tables_in(containerd, "runtimes") and next(keys) == next(keys)

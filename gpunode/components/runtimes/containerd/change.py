@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpunode.base import tables, versions
+from gpunode.base import tables
 from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.components.runtimes.containerd import reading
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
 from gpunode.components.runtimes.containerd.companions import tables_in
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.merged import desired_values
-from gpunode.components.runtimes.containerd.reading import RUNTIME_PLUGIN, counted, read_order, version_of
 from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, WrittenFile
 
@@ -53,7 +53,7 @@ def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> 
     if placement != "auto":
         return placement
     version = state.version or ""
-    if not versions.at_least(versions.major_minor(version), tables.containerd().drop_ins_merge_since):
+    if not reading.merges_drop_ins(version):
         return "root"
     if (
         state.drop_in(state.own_drop_in) is None
@@ -99,7 +99,7 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
         return None
     written = {file.path: file.text for file in files}
     root = written.get(state.config_path) or state.config_text or ""
-    imports = [drop_in.path for drop_in in state.drop_ins if drop_in.imported and drop_in.path != state.own_drop_in]
+    imports = [drop_in.path for drop_in in state.others]
     if place == "drop-in":
         is_new = written.get(state.own_drop_in) is not None
         imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
@@ -112,25 +112,24 @@ def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str)
     own: the path of the file with gpunode's runtimes
     """
     version = state.version or ""
-    others = [
-        drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path not in (own, state.own_drop_in)
-    ]
-    if not others or versions.at_least(versions.major_minor(version), tables.containerd().one_schema_before):
+    others = state.others
+    if not others or reading.reaches(version, tables.containerd().one_schema_before):
         return
-    texts = {state.config_path: state.config_text, **{drop_in.path: drop_in.text for drop_in in state.drop_ins}}
-    texts |= {file.path: file.text for file in files}
-    order = read_order(state.config_path, texts, version)
+    texts = state.texts | {file.path: file.text for file in files}
+    order = reading.read_order(state.config_path, texts, version)
     unread = {drop_in.path for drop_in in others if drop_in.error}
     documents = {path: {} if path in unread else as_read(plain(texts[path] or ""), version) for path in order}
-    sections = dict(zip(order, counted([*documents.values()], version), strict=True))
+    sections = dict(zip(order, reading.counted([*documents.values()], version), strict=True))
     name = next((each for each in sections[own] if each in tables_in(documents[own], "plugins")), None)
+    expected = reading.version_of(documents[own])
     for path, document in reversed(documents.items()):
         # Of two sections that are made one, the newer one's runtimes win as a whole.
-        newer = RUNTIME_PLUGIN in sections[path] and "containerd" in tables_in(document, "plugins", RUNTIME_PLUGIN)
-        differs = version_of(document) != version_of(documents[own])
-        if path != own and ((name is None and differs) or (newer and name != RUNTIME_PLUGIN)):
+        has_runtimes = "containerd" in tables_in(document, "plugins", reading.RUNTIME_PLUGIN)
+        newer = has_runtimes and reading.RUNTIME_PLUGIN in sections[path] and name != reading.RUNTIME_PLUGIN
+        actual = reading.version_of(document)
+        if path != own and ((name is None and actual != expected) or newer):
             raise ConfigurationRefused(
-                f"with the drop-in {path} (schema version {version_of(document)}), containerd {version} ignores the "
-                f"runtimes of {own} (schema version {version_of(documents[own])}). Remedy: write that drop-in in the "
+                f"with the drop-in {path} (schema version {actual}), containerd {version} ignores the "
+                f"runtimes of {own} (schema version {expected}). Remedy: write that drop-in in the "
                 "same schema version and section, or remove it"
             )

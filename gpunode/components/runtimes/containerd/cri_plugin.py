@@ -46,7 +46,7 @@ def refused_settings(actual: Containerd, change: RuntimeChange | None) -> str | 
     if actual.config_text is None and "default_runtime_name" in keys:
         # Recorded facts have no texts, and a run writes that key.
         return None
-    texts = {actual.config_path: actual.config_text, **{each.path: each.text for each in actual.drop_ins}}
+    texts = actual.texts
     written = texts | {file.path: file.text for file in (change.files if change else ())}
     if _lines(texts.values(), keys) != _lines(written.values(), keys):
         return None

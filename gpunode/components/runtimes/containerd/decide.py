@@ -11,19 +11,11 @@ from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.runtimes.containerd import findings
+from gpunode.components.runtimes.containerd import findings, merged
 from gpunode.components.runtimes.containerd.adoption import NVIDIA_DROP_IN, adopted
 from gpunode.components.runtimes.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.runtimes.containerd.cri_plugin import plugin_findings, refused_settings
-from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.effective import DEFAULT_TABLE
-from gpunode.components.runtimes.containerd.merged import (
-    DEFAULT_RUNTIME,
-    differing,
-    needs_restart,
-    overrides,
-    systemd_cgroup_of,
-)
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.judge import Desired as DesiredRuntime
@@ -94,7 +86,7 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
         change, refusal = _change(desired, actual)
     except ConfigurationRefused as error:
         refusal, editable = refused_settings(actual, None) or f"{actual.config_path}: {error}", False
-    act: Act = "restart" if change is not None and needs_restart(actual, change) else "nothing"
+    act: Act = "restart" if change is not None and merged.needs_restart(actual, change) else "nothing"
     if change is not None and act == "nothing" and judge.blocked is not None:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
@@ -106,7 +98,7 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
     by_drop_in = _by_drop_in(desired, actual)
     values = tuple(_runtimes(desired.runtimes, actual, by_drop_in))
-    wrong = next(differing(actual, desired.runtimes), None)
+    wrong = next(merged.differing(actual, desired.runtimes), None)
     if wrong is not None and all(item.finding_class is FindingClass.OK for item in values):
         # The program of the nvidia runtime has no finding of its own.
         cause, message = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong), findings.FILES
@@ -119,7 +111,7 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
     """Return key -> the drop-in of another program that overrides it, and its value."""
-    found = overrides(actual, desired.runtimes, actual.drop_in(actual.own_drop_in) is not None)
+    found = merged.overrides(actual, desired.runtimes, actual.drop_in(actual.own_drop_in) is not None)
     return {item.key: str(item) for item in found}
 
 
@@ -134,14 +126,14 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     writes = change is not None and bool(change.files)
     if (refused := refused_settings(actual, change)) is not None:
         return change, refused
-    if overriding := [*overrides(after, desired.runtimes, in_drop_in)]:
+    if overriding := [*merged.overrides(after, desired.runtimes, in_drop_in)]:
         adopt = any(item.path == NVIDIA_DROP_IN for item in overriding)
         return change, (
             f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Remedy: "
             f"{'set containerd.adopt_drop_in = True to have a run take it over, or ' if adopt else ''}"
             f"correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
         )
-    if not writes and (wrong := [*differing(actual, desired.runtimes)]):
+    if not writes and (wrong := [*merged.differing(actual, desired.runtimes)]):
         return change, (
             f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}"
             f". Remedy: look at its `imports` and at `containerd config dump`, correct the file that wins, and {RUN}"
@@ -154,46 +146,38 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     return change, None
 
 
+# Key -> its finding, and the runtime that it is about.
+_MESSAGES = {
+    merged.DEFAULT_RUNTIME: (findings.DEFAULT_RUNTIME, None),
+    merged.systemd_cgroup_of("runc"): (findings.SYSTEMD_CGROUP, "runc"),
+    merged.systemd_cgroup_of("nvidia"): (findings.SYSTEMD_CGROUP, "nvidia"),
+}
+_SWITCH: dict[str | None, str] = {"true": "on", "false": "off"}
+
+
 def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Compare the merged configuration, and whether the daemon runs by it."""
-    names, cgroup = ("runc", "nvidia") if desired.nvidia else ("runc",), str(desired.systemd_cgroup).lower()
+    values, actuals, disruption = merged.desired_values(desired, actual.version), actual.effective, restart_of(actual)
     if actual.version is not None and (actual.merged, actual.default_runtime, actual.runtimes) == (None, None, ()):
         unread, remedy = findings.NOT_MERGED, f"run it on the node, correct what it reports, and {RUN}"
-        yield findings.DEFAULT_RUNTIME.not_known(desired.default, unread, remedy)
-        for name in names:
-            yield findings.SYSTEMD_CGROUP.not_known(cgroup, unread, remedy, of=name)
+        for key, (message, name) in _MESSAGES.items():
+            if key in values:
+                yield message.not_known(values[key], unread, remedy, of=name)
         return
-    disruption = restart_of(actual)
-    differs = findings.MERGED_DIFFERS if actual.version else None
-    table = actual.default_runtime == DEFAULT_TABLE
-    yield findings.DEFAULT_RUNTIME.compared(
-        actual.default_runtime,
-        desired.default,
-        actual.default_runtime == desired.default,
-        cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else differs),
-        disruption=disruption,
-    )
-    for name in names:
-        runtime = actual.runtime(name)
-        value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        cause = by_drop_in.get(systemd_cgroup_of(name))
-        yield findings.SYSTEMD_CGROUP.compared(
-            value, cgroup, value == cgroup, of=name, cause=cause, disruption=disruption
-        )
+    table, differs = actual.default_runtime == DEFAULT_TABLE, findings.MERGED_DIFFERS if actual.version else None
+    causes = {merged.DEFAULT_RUNTIME: findings.DEPRECATED_TABLE if table else differs, **by_drop_in}
+    for key, (message, name) in _MESSAGES.items():
+        if key in values:
+            value, good = actuals.get(key), actuals.get(key) == values[key]
+            yield message.compared(value, values[key], good, of=name, cause=causes.get(key), disruption=disruption)
     if actual.stale:
+        pending, cause = FindingClass.RESTART_PENDING, findings.FILE_NEWER
         yield findings.RUNNING_CONFIGURATION.finding(
-            FindingClass.RESTART_PENDING,
-            "older than its files",
-            "the files'",
-            cause=findings.FILE_NEWER,
-            remedy=RUN,
-            disruption=disruption,
+            pending, "older than its files", "the files'", cause=cause, remedy=RUN, disruption=disruption
         )
-    if cdi_option(desired.cdi, actual.version) is not None:
-        good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
-        shown = {None: None, True: "on", False: "off"}
-        value, switch = shown[actual.enable_cdi], shown[desired.cdi]
-        yield findings.CDI.compared(value, switch, good, cause=cause, disruption=disruption)
+    if (switch := values.get(merged.CDI)) is not None:
+        value, good = _SWITCH.get(actuals.get(merged.CDI)), actuals.get(merged.CDI) == switch
+        yield findings.CDI.compared(value, _SWITCH[switch], good, cause=causes.get(merged.CDI), disruption=disruption)
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:

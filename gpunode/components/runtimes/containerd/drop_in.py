@@ -11,12 +11,11 @@ from functools import lru_cache
 from posixpath import dirname
 from typing import cast
 
-from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
+from gpunode.components.runtimes.containerd import reading
 from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
 from gpunode.components.runtimes.runtime import Runtimes
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
@@ -37,10 +36,11 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
     """
     raw = plain(root or "")
     document = AsRead(raw, containerd_version)
-    version = schema_version(document, containerd_version) if root else schema_of(containerd_version).default_version
+    newest = reading.schema_of(containerd_version).default_version
+    version = schema_version(document, containerd_version) if root else newest
     _refuse_disabled(document)
-    merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
-    name = plugin = section_of(document, version, containerd_version)
+    merges = reading.merges_drop_ins(containerd_version)
+    name = plugin = reading.section_of(document, version, containerd_version)
     if version == 1:
         if not folds(containerd_version):
             raise ConfigurationRefused(
@@ -48,8 +48,8 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
                 "change the root file instead, or convert it with `containerd config migrate`"
             )
         # With a root file of version 1, containerd 2 merges what a drop-in of its own version has.
-        version = schema_of(containerd_version).default_version
-        plugin = sections(version, containerd_version)[0]
+        version = newest
+        plugin = reading.sections(version, containerd_version)[0]
     plugins = table_in(document, "plugins")
     section = plugins[plugin] = cast(AsRead, table_in(plugins, name)).table
 
@@ -78,7 +78,7 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
     def edit(table: Table) -> None:
         document = AsRead(table, containerd_version)
         if not document:
-            document["version"] = schema_of(containerd_version).default_version
+            document["version"] = reading.schema_of(containerd_version).default_version
         imports = document.get("imports", [])
         if not isinstance(imports, list):
             raise ConfigurationRefused(f"'imports' is no list here, but {imports!r}. Remedy: correct it", "imports")
@@ -96,35 +96,33 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
 def without_import(root: str | None, containerd_version: str | None = None, path: str = PATH) -> str | None:
     """Return the root file without an import of exactly `path`; raise ConfigurationRefused where it is no TOML."""
 
-    def edit(table: Table) -> None:
-        document = AsRead(table, containerd_version)
-        imports = document.get("imports", [])
-        if isinstance(imports, list) and path in imports:
-            _set_imports(document, [str(pattern) for pattern in imports if pattern != path])
-
-    return edited(root, edit) if root is not None else None
+    imports = as_read(plain(root or ""), containerd_version).get("imports")
+    if root is None or not isinstance(imports, list) or path not in imports:
+        return root
+    return with_imports(root, [str(pattern) for pattern in imports if pattern != path], containerd_version)
 
 
 def with_imports(root: str, paths: list[str], containerd_version: str | None) -> str:
     """Return the root file with exactly these imports; raise ConfigurationRefused where it is no TOML."""
-    return edited(root, lambda document: _set_imports(AsRead(document, containerd_version), paths))
+
+    def edit(table: Table) -> None:
+        document = AsRead(table, containerd_version)
+        if paths:
+            document["imports"] = paths
+        elif "imports" in document:
+            del document["imports"]
+
+    return edited(root, edit)
 
 
 def _imports(imports: object, containerd_version: str | None, path: str) -> bool:
     # A relative import is one of the root file's folder, which has the folder of the drop-ins.
-    return path in imported(imports, dirname(path), [path], containerd_version)
-
-
-def _set_imports(document: Table, paths: list[str]) -> None:
-    if paths:
-        document["imports"] = paths
-    elif "imports" in document:
-        del document["imports"]
+    return path in reading.imported(imports, dirname(path), [path], containerd_version)
 
 
 def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
-    if isinstance(disabled, list) and {*CRI_PLUGINS} & {str(name) for name in disabled}:
+    if isinstance(disabled, list) and {*reading.CRI_PLUGINS} & {str(name) for name in disabled}:
         raise ConfigurationRefused(
             "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
             "root file instead"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from gpunode.base import tables, versions
+from gpunode.base import tables
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
 from gpunode.components.runtimes.containerd.companions import (
     default_of,
@@ -25,14 +25,20 @@ from gpunode.components.runtimes.containerd.companions import (
     tables_in,
 )
 from gpunode.components.runtimes.containerd.keys import AsRead
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
+from gpunode.components.runtimes.containerd.reading import (
+    CRI_PLUGINS,
+    reaches,
+    schema_of,
+    section_of,
+    sections,
+    version_of,
+)
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 
 def default_table_counts(containerd_version: str) -> bool:
     """Return whether this containerd reads the table `default_runtime`, which then wins over `default_runtime_name`."""
-    version = versions.major_minor(containerd_version)
-    return not versions.at_least(version, tables.containerd().default_table_before)
+    return not reaches(containerd_version, tables.containerd().default_table_before)
 
 
 def readable(text: str, containerd_version: str) -> str:
@@ -41,10 +47,7 @@ def readable(text: str, containerd_version: str) -> str:
     Raise ConfigurationRefused where this is no version of containerd that gpunode knows how to configure.
     """
     schema_of(containerd_version)
-    version = versions.major_minor(containerd_version)
-    if versions.at_least(version, tables.containerd().byte_order_mark_before):
-        return text.removeprefix(BOM)
-    return text
+    return text.removeprefix(BOM) if reaches(containerd_version, tables.containerd().byte_order_mark_before) else text
 
 
 def names_runtime(default_runtime: Any) -> bool:
@@ -63,7 +66,7 @@ def cdi_option(cdi: bool | None, containerd_version: str | None) -> bool | None:
 
 def cdi_is_always_on(containerd_version: str) -> bool:
     """Return whether this containerd has no option for CDI, which is always on."""
-    return versions.at_least(versions.major_minor(containerd_version), tables.containerd().cdi_always_since)
+    return reaches(containerd_version, tables.containerd().cdi_always_since)
 
 
 # The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.
@@ -122,7 +125,7 @@ def add_runtimes(
 
 
 def _set_cdi(plugin: Table, containerd_version: str, desired: bool | None) -> None:
-    if desired and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
+    if desired and not reaches(containerd_version, _CDI_SINCE):
         raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
     if desired is False and cdi_is_always_on(containerd_version):
         raise ConfigurationRefused(
@@ -164,8 +167,7 @@ def _names_plugins(document: Table) -> bool:
 def _enable_cri(document: Table) -> None:
     """Take the CRI plugin off `disabled_plugins`: Docker's containerd.io package ships it disabled."""
     disabled = document.get("disabled_plugins")
-    if not isinstance(disabled, list):
-        return
-    for name in CRI_PLUGINS:
-        while name in disabled:
-            disabled.remove(name)
+    if isinstance(disabled, list):
+        for name in CRI_PLUGINS:
+            while name in disabled:
+                disabled.remove(name)

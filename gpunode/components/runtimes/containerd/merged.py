@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base import tables, versions
-from gpunode.base.toml_edit import ConfigurationRefused, plain, same
+from gpunode.base.toml_edit import ConfigurationRefused, leaves, plain, same
 from gpunode.components.runtimes.containerd.drop_in import is_imported
 from gpunode.components.runtimes.containerd.editor import cdi_option
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS
+from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, merges_drop_ins
 from gpunode.components.runtimes.containerd.state import Containerd, DropIn
-from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes, WrittenFile
+from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange, Runtimes
 
-DEFAULT_RUNTIME = "containerd.default_runtime_name"
+DEFAULT_RUNTIME, CDI = "containerd.default_runtime_name", "enable_cdi"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def desired_values(desired: Runtimes, containerd_version: str | None) -> dict[st
         values["containerd.runtimes.nvidia.options.BinaryName"] = NVIDIA_RUNTIME
         values[systemd_cgroup_of("nvidia")] = cgroup
     if (cdi := cdi_option(desired.cdi, containerd_version)) is not None:
-        values["enable_cdi"] = str(cdi).lower()
+        values[CDI] = str(cdi).lower()
     return values
 
 
@@ -65,53 +64,44 @@ def overrides(state: Containerd, desired: Runtimes, own_drop_in: bool = False) -
 
     own_drop_in: whether gpunode's runtimes are in a drop-in
     """
-    merges = state.version is not None and versions.at_least(
-        versions.major_minor(state.version), tables.containerd().drop_ins_merge_since
-    )
-    others = list(_others(state, own_drop_in))
+    merges = state.version is not None and merges_drop_ins(state.version)
+    others = _others(state, own_drop_in)
     for key, value in desired_values(desired, state.version).items():
         for drop_in in reversed(others):
             actual = dict(drop_in.says).get(key)
             if actual is None and (merges or not drop_in.section):
                 continue
-            if (actual or _default(key)) != value:
+            if (actual or _DEFAULTS.get(key)) != value:
                 yield Override(drop_in.path, key, actual, value)
             break
 
 
 def differing(state: Containerd, desired: Runtimes) -> Iterator[Override]:
     """Yield the keys that have another value in the merged configuration than desired."""
-    merged = dict(state.effective)
+    merged = state.effective
     for key, value in desired_values(desired, state.version).items():
         if merged.get(key) != value:
             yield Override(None, key, merged.get(key), value)
 
 
-def _default(key: str) -> str | None:
-    """Return the value that containerd takes for a key that no file has."""
-    return "false" if key.endswith(".SystemdCgroup") else {DEFAULT_RUNTIME: "runc"}.get(key)
+# What containerd takes for a key that no file has.
+_DEFAULTS = {DEFAULT_RUNTIME: "runc", **{systemd_cgroup_of(name): "false" for name in ("runc", "nvidia")}}
 
 
-def _others(state: Containerd, own_drop_in: bool) -> Iterator[DropIn]:
-    """Yield the drop-ins that are not gpunode's and are read after what gpunode writes, in the order of reading."""
-    imported = [drop_in for drop_in in state.drop_ins if drop_in.imported]
+def _others(state: Containerd, own_drop_in: bool) -> list[DropIn]:
+    """Return the drop-ins that are not gpunode's and are read after what gpunode writes, in the order of reading."""
     if not own_drop_in:
-        yield from (drop_in for drop_in in imported if drop_in.path != state.own_drop_in)
-        return
+        return state.others
+    imported = [drop_in for drop_in in state.drop_ins if drop_in.imported]
     paths = [drop_in.path for drop_in in imported]
     if state.own_drop_in in paths:
-        yield from imported[paths.index(state.own_drop_in) + 1 :]
-        return
+        return imported[paths.index(state.own_drop_in) + 1 :]
     try:
         by_pattern = is_imported(state.config_text, state.version, state.own_drop_in)
     except ConfigurationRefused:
-        return  # The root file is no TOML: the edit of it reports that.
-    if by_pattern:
-        # A pattern reads files in the order of their names; an import that gpunode adds would come last.
-        yield from (drop_in for drop_in in imported if drop_in.path > state.own_drop_in)
-
-
-_Path = tuple[str, ...]
+        return []  # The root file is no TOML: the edit of it reports that.
+    # A pattern reads files in the order of their names; an import that gpunode adds would come last.
+    return [drop_in for drop_in in imported if by_pattern and drop_in.path > state.own_drop_in]
 
 
 def needs_restart(state: Containerd, change: RuntimeChange) -> bool:
@@ -140,54 +130,38 @@ def keeps_merged(state: Containerd, change: RuntimeChange) -> bool:
     """
     if state.merged_text is None or not change.files or not _values_decide(state, change):
         return False
+    texts = {state.config_path: state.config_text, **{each.path: each.text for each in state.drop_ins if each.imported}}
     merged = _leaves(state.merged_text)
     for file in change.files:
-        before, after = _leaves(_current_text(state, file.path)), _leaves(file.text or "")
-        if any(path not in after for path in before):
+        before, after = _leaves(texts.get(file.path)), _leaves(file.text)
+        if not before.keys() <= after.keys():
             return False
-        for path, value in after.items():
-            if not same(before.get(path), value) and not same(merged.get(path), value):
-                return False
+        if any(not (same(before.get(path), value) or same(merged.get(path), value)) for path, value in after.items()):
+            return False
     return True
 
 
 def _values_decide(state: Containerd, change: RuntimeChange) -> bool:
     """Return whether comparing values is enough: no file is removed, and their order and schema stay."""
-    written = {file.path: file for file in change.files}
-    if any(file.text is None for file in change.files):
+    written = {file.path: file.text for file in change.files}
+    if None in written.values():
         return False
-    root = written.get(state.config_path, WrittenFile(state.config_path, state.config_text))
-    before, after = plain(state.config_text or ""), plain(root.text or "")
+    root = written.get(state.config_path, state.config_text)
+    before, after = plain(state.config_text or ""), plain(root or "")
     if before and before.get("version", 1) != after.get("version", 1):
         return False
     if before.get("imports", []) != after.get("imports", []) and state.own_drop_in not in written:
         return False
-    merges = versions.at_least(versions.major_minor(state.version or ""), tables.containerd().drop_ins_merge_since)
     # Where a section replaces another one, the section of another drop-in would be lost.
-    others = (drop_in for drop_in in state.drop_ins if drop_in.imported and drop_in.path != state.own_drop_in)
-    return merges or state.own_drop_in not in written or not any(drop_in.section for drop_in in others)
+    lost = not merges_drop_ins(state.version) and any(drop_in.section for drop_in in state.others)
+    return not lost or state.own_drop_in not in written
 
 
-def _current_text(state: Containerd, path: str) -> str:
-    if path == state.config_path:
-        return state.config_text or ""
-    drop_in = state.drop_in(path)
-    return (drop_in.text or "") if drop_in is not None and drop_in.imported else ""
-
-
-def _leaves(text: str) -> dict[_Path, Any]:
+def _leaves(text: str | None) -> dict[tuple[str, ...], Any]:
     """Return the values of a file by their paths; the CRI plugin, whose name depends on the version, has one name."""
-    return dict(_walk(plain(text), ()))
-
-
-def _walk(table: dict[str, Any], path: _Path) -> Iterator[tuple[_Path, Any]]:
-    for key, value in table.items():
-        here = (*path, key)
-        if here in (("version",), ("imports",)):
-            continue
-        if path == ("plugins",) and key in CRI_PLUGINS:
-            here = ("plugins", "cri")
-        if isinstance(value, dict):
-            yield from _walk(value, here)
-        else:
-            yield here, value
+    paths_of_cri = {("plugins", name) for name in CRI_PLUGINS}
+    return {
+        ("plugins", "cri", *path[2:]) if path[:2] in paths_of_cri else path: value
+        for path, value in leaves(plain(text or ""))
+        if path[0] not in ("version", "imports")
+    }

@@ -83,6 +83,16 @@ def _imports_of(text: str | None, containerd_version: str | None) -> object:
         return []
 
 
+def reaches(containerd_version: str | None, minor_release: str) -> bool:
+    """Return whether a containerd is of a minor release or newer, its pre-releases included."""
+    return versions.at_least(versions.major_minor(containerd_version or ""), minor_release)
+
+
+def merges_drop_ins(containerd_version: str | None) -> bool:
+    """Return whether this containerd merges drop-ins with the root file key by key."""
+    return reaches(containerd_version, tables.containerd().drop_ins_merge_since)
+
+
 @lru_cache(maxsize=256)
 def schema_of(containerd_version: str) -> ContainerdSchema:
     """Return how a containerd version such as `1.6.20~ds1` reads files; raise ConfigurationRefused.
@@ -139,7 +149,7 @@ def counted(documents: list[dict[str, Any]], containerd_version: str) -> list[tu
     """
     schema_of(containerd_version)
     own = [version_of(document) or 1 for document in documents]
-    if versions.at_least(versions.major_minor(containerd_version), tables.containerd().one_schema_before):
+    if reaches(containerd_version, tables.containerd().one_schema_before):
         return [sections(version, containerd_version) for version in own]
     if not folds(containerd_version):
         explicit = [version for version, document in zip(own, documents, strict=True) if "version" in document]

@@ -109,7 +109,7 @@ class Containerd(Daemon):
         return bool({*CRI_PLUGINS} & {*(load_toml(self.merged_text or "").get("disabled_plugins") or ())})
 
     @property
-    def effective(self) -> tuple[tuple[str, str], ...]:
+    def effective(self) -> dict[str, str]:
         """Return the values of the merged configuration, by the keys of `cri_settings`."""
         values: dict[str, str] = {}
         set_value(values, "enable_cdi", self.enable_cdi)
@@ -118,15 +118,21 @@ class Containerd(Daemon):
             options = f"containerd.runtimes.{runtime.name}.options"
             set_value(values, f"{options}.BinaryName", runtime.binary)
             set_value(values, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
-        return tuple(values.items())
+        return values
+
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """Return path -> text of the root file and of all drop-ins."""
+        return {self.config_path: self.config_text, **{drop_in.path: drop_in.text for drop_in in self.drop_ins}}
+
+    @property
+    def others(self) -> list[DropIn]:
+        """Return the imported drop-ins that are not gpunode's, in the order of reading."""
+        return [drop_in for drop_in in self.drop_ins if drop_in.imported and drop_in.path != self.own_drop_in]
 
     def drop_in(self, path: str) -> DropIn | None:
         """Return the drop-in of that path."""
         return next((drop_in for drop_in in self.drop_ins if drop_in.path == path), None)
-
-    def runtime(self, name: str) -> Runtime | None:
-        """Return the runtime of that name in the merged configuration."""
-        return next((runtime for runtime in self.runtimes if runtime.name == name), None)
 
 
 # A list of imports is edited in time by the square of its length.
@@ -168,9 +174,9 @@ def _document(text: str, version: str | None) -> dict[str, Any] | str:
 def _drop_in(
     path: str, text: str | None, imported: bool, document: dict[str, Any] | str, plugins: Iterable[str], table: bool
 ) -> DropIn:
-    if isinstance(document, str):
-        return DropIn(path, imported=imported, error=document, text=text)
     try:
+        if isinstance(document, str):
+            raise ParseError(document)
         says = cri_settings(document, table, plugins)
         section = any(plugin in document.get("plugins", {}) for plugin in plugins)
     except ParseError as error:
@@ -204,17 +210,9 @@ def _cri_state(plugin_lines: list[str]) -> str | None:
 
     containerd 2.x has a runtime part next to the gRPC service; the worse of the two counts.
     """
-    states = []
-    for line in plugin_lines:
-        cells = line.split()
-        if len(cells) >= 3 and (cells[0], cells[1]) in (
-            ("io.containerd.grpc.v1", "cri"),
-            ("io.containerd.cri.v1", "runtime"),
-        ):
-            states.append(cells[-1])
-    if not states:
-        return None
-    return next((state for state in states if state != "ok"), "ok")
+    parts = (["io.containerd.grpc.v1", "cri"], ["io.containerd.cri.v1", "runtime"])
+    rows = [cells for line in plugin_lines if len(cells := line.split()) >= 3 and cells[:2] in parts]
+    return next((cells[-1] for cells in rows if cells[-1] != "ok"), "ok") if rows else None
 
 
 def _latest(times: list[str]) -> float | None:
