@@ -148,9 +148,11 @@ def _check(state: Crio, runtimes: set[str], desired: Runtimes) -> None:
             f"crio is started with {', '.join(state.flags)}, which counts more than its files. Remedy: take the flag "
             "out of its unit (or of /etc/sysconfig/crio, /etc/default/crio)"
         )
-    if state.answers and desired.default not in runtimes:
+    # A build of CRI-O has one of these two without a file.
+    names = runtimes if state.answers else {*runtimes, "runc", "crun"}
+    if desired.default not in names:
         raise ConfigurationRefused(
-            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(runtimes))}. Remedy: set "
+            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(names))}. Remedy: set "
             "crio.default_runtime to one of them, or write its table [crio.runtime.runtimes]"
         )
 
