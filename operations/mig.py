@@ -17,8 +17,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS, NAME, RECORD, SCRIPT, UNIT, MigBoot, desired_files
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.state import Mig
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.specification import OWN_SPECIFICATION
+from gpunode.components.runtimes.runtime import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.promise import mig_state

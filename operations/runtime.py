@@ -22,12 +22,12 @@ from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtimes.judge import RuntimeJudge
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, RuntimeChange
-from gpunode.components.runtimes.service import missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, transaction_command
+from gpunode.system.service import missing_program
 
 # Runs the script on standard input: it holds a daemon's configuration, and that may hold registry credentials.
 _SENT = """sent=$(mktemp); trap 'rm -f "$sent"' EXIT; standard_input > "$sent"; sh "$sent" < /dev/null"""

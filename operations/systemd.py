@@ -9,11 +9,11 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtimes.service import masked_refusal
 from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, read_fact
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import script_command
+from gpunode.system.service import masked_refusal
 
 _RUN = script_file("service_state", "service_run")
 

@@ -12,8 +12,9 @@ from pyinfra.api import StringCommand
 from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Keys, own_runc
+from gpunode.components.runtimes.containerd.companions import own_program
+from gpunode.components.runtimes.runtime import CDI_MARK
+from gpunode.components.runtimes.toolkit.configuration import PATH, RUNTIMES, Keys
 from gpunode.components.runtimes.toolkit.decide import decide_configuration, decide_links
 from gpunode.components.runtimes.toolkit.packages import hold_text, moves
 from gpunode.components.runtimes.toolkit.specification import Specification, decide_specification
@@ -119,11 +120,11 @@ def configuration(desired: Keys, by_containerd: bool = False) -> Iterator[Any]:
     """Write the desired keys of config.toml. Nothing is restarted: each start of a container reads the file.
 
     + desired: key (as a tuple) -> its value; None: not there
-    + by_containerd: whether nvidia-container-runtime starts the runc of containerd's own configuration first
+    + by_containerd: whether nvidia-container-runtime first starts the program of containerd's runc
     """
     state = _state()
     if by_containerd and not isinstance(containerd := host.get_fact(Containerd), Unknown):
-        desired = {**({RUNTIMES: programs} if (programs := own_runc(containerd.runtimes)) else {}), **desired}
+        desired = {**({RUNTIMES: (program,)} if (program := own_program(containerd)) else {}), **desired}
     # In preparation its packages may not be there yet.
     coming = host.state is not None and not host.state.is_executing
     change = change_now(str, decide_configuration(desired, state, coming))

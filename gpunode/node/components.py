@@ -26,6 +26,7 @@ from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.runtimes.containerd import decide as containerd
 from gpunode.components.runtimes.containerd import own_files as containerd_files
+from gpunode.components.runtimes.containerd.companions import own_program
 from gpunode.components.runtimes.crio import decide as crio
 from gpunode.components.runtimes.docker import decide as docker
 from gpunode.components.runtimes.podman import decide as podman
@@ -57,7 +58,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
     if settings.toolkit.enabled:
-        desired = toolkit.desired_of(settings, node.operating_system, node.containerd.runtimes)
+        desired = toolkit.desired_of(settings, node.operating_system, own_program(node.containerd))
         decision = toolkit.decide(desired, node.toolkit, node.driver, node.mig)
         readers = {"containerd": node.containerd.version, "podman": node.podman.version, "crio": node.crio.version}
         unread = judge_readers(node.toolkit, readers) if desired.cdi else ()

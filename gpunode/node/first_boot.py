@@ -6,8 +6,7 @@ import shlex
 
 from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.specification import OWN_SPECIFICATION
+from gpunode.components.runtimes.runtime import CDI_MARK, OWN_SPECIFICATION
 from gpunode.settings import Settings
 
 SCRIPT = "/usr/local/lib/gpunode/first-boot.sh"

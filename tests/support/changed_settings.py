@@ -138,11 +138,13 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Mapping[str, Any]], ...]] = {
     # Off is what the file says by itself.
     "toolkit.debug": ({"toolkit": {"debug": True}},),
     "containerd.version": ({"containerd": {"version": "1.6.1"}},),
+    "containerd.default_runtime": ({"containerd": {"default_runtime": "runc"}},),
     "containerd.source": ({"containerd": {"source": "docker-repository"}},),
     # What `auto` comes to on the lab's containerd is the root file.
     "containerd.placement": ({"containerd": {"placement": "drop-in"}},),
     "docker.source": ({"docker": {"source": "docker-repository"}, "containerd": {"enabled": False}},),
     "docker.version": ({"docker": {"version": "27.1"}},),
+    "docker.default_runtime": ({"docker": {"default_runtime": "runc"}},),
     "podman.enabled": ({"podman": {"enabled": True}, **_CDI},),
     "podman.source": ({"podman": {"enabled": True, "source": "present"}, **_CDI},),
     "podman.version": ({"podman": {"enabled": True, "version": "4.3"}, **_CDI},),

@@ -84,11 +84,16 @@ def _cdi_text(file: str | dict[str, Any]) -> str:
 
 
 def judged_cdi(
-    files: dict[str, Any], lines: tuple[str, ...] = (), mig: dict[int, int] | None = None, refresh: str | None = None
+    files: dict[str, Any],
+    lines: tuple[str, ...] = (),
+    mig: dict[int, int] | None = None,
+    refresh: str | None = None,
+    gpus: int = 2,
 ) -> SimpleNamespace:
-    """Return what is found of the CDI specifications of a node with two GPUs, and what is made and moved.
+    """Return what is found of a node's CDI specifications, and what is made and moved.
 
     lines: what else the probe prints; mig: GPU instance -> compute instance of the first GPU in MIG mode
+    gpus: how many there are, of two at most
     """
     texts = [f"cdi={path} {encoded(_cdi_text(file))}" for path, file in files.items()]
     minors = [f"minor={uuid} {number}" for number, uuid in enumerate(GPUS)]
@@ -96,10 +101,10 @@ def judged_cdi(
     instances = [
         GpuInstance(gi, 0, "", 0, 1, (ComputeInstance(ci, 0, "", 0, 1, f"MIG-{gi}"),)) for gi, ci in (mig or {}).items()
     ]
-    gpus = [MigGpu(index, uuid, "", "", "", "Disabled", "Disabled", ()) for index, uuid in enumerate(GPUS)]
+    every = [MigGpu(index, uuid, "", "", "", "Disabled", "Disabled", ()) for index, uuid in enumerate(GPUS)]
     if mig is not None:
-        gpus[0] = replace(gpus[0], current="Enabled", pending="Enabled", instances=tuple(instances))
-    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(gpus)))
+        every[0] = replace(every[0], current="Enabled", pending="Enabled", instances=tuple(instances))
+    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(every[:gpus])))
     (item,) = decision.findings
     change = next((step.change for step in decision.steps), None)
     return SimpleNamespace(

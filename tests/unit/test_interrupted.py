@@ -18,7 +18,7 @@ from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
 from gpunode.components.runtimes.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.runtimes.containerd.own_files import PROXY
-from gpunode.components.runtimes.toolkit.specification import OWN_SPECIFICATION as CDI
+from gpunode.components.runtimes.runtime import OWN_SPECIFICATION as CDI
 from gpunode.facts.records import LEFT
 from gpunode.facts.records import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal

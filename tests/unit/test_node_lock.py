@@ -48,7 +48,7 @@ def local() -> Any:
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv(node_lock.LOCKED)
     path = tmp_path / "gpunode" / "agent.lock"
-    monkeypatch.setattr(node_lock, "PLACES", SimpleNamespace(lock=path))
+    monkeypatch.setattr(node_lock, "_LOCK", path)
     return path
 
 

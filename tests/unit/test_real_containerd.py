@@ -97,20 +97,21 @@ def differences(file: str, before: Loaded, after: Loaded, version: str, desired:
         return
     if after.default != desired.default:
         yield f"the default is {after.default}"
-    for name in ("runc", "nvidia"):
+    for name in ("runc", "nvidia") if desired.nvidia else ("runc",):
         if name not in after.runtimes or after.runtimes[name].systemd_cgroup != desired.systemd_cgroup:
             yield f"{name} is {after.runtimes.get(name)}"
     nvidia = after.runtimes.get("nvidia")
-    if nvidia is not None and nvidia.binary != NVIDIA_RUNTIME:
+    if desired.nvidia and nvidia is not None and nvidia.binary != NVIDIA_RUNTIME:
         yield f"nvidia calls {nvidia.binary}"
     changed = {"runc": {"type", "systemd_cgroup"}, "nvidia": {"type", "systemd_cgroup", "binary", *_PRIVILEGES}}
     # containerd 2 does not read the keys of a runtime of the old type, and cannot start it: they count once it can.
     unread = {"binary", "root", "no_pivot"} if version.startswith("2.") else set()
+    judged = set(before.runtimes) - ({"default"} if desired.nvidia else {"default", "nvidia"})
     # The deprecated table of the default is loaded as a runtime of that name, and gpunode takes its place.
-    for name, runtime in ((name, each) for name, each in before.runtimes.items() if name != "default"):
+    for name, runtime in ((name, each) for name, each in before.runtimes.items() if name in judged):
         ours = changed.get(name, set()) | (unread if runtime.type == RUNC_V1_LINUX and name in changed else set())
         yield from _other_values(name, runtime, after.runtimes.get(name), ours)
-    if "nvidia" not in before.runtimes:
+    if desired.nvidia and "nvidia" not in before.runtimes:
         types = {
             name: before.runtimes[name].type for name in (before.default, "runc", "crun") if name in before.runtimes
         }

@@ -325,6 +325,7 @@ CASES = (
     Case("service_state cdi cdi_refresh"),
     Case("placing keeping clear_leftovers", arguments=("driver",)),
     *(Case(f"runtime {name}", transaction=True, variables=FILES) for name in ("containerd", "docker", "crio")),
+    *(Case(f"{name} runtime_check", variables=FILES) for name in ("containerd", "docker", "crio")),
     Case("runfile_installer owned cuda", INSTALLER + script_file("owned", "cuda"), transaction=True),
     Case("cuda_link"),
     Case("service_state dcgm", variables={"restart": "nvidia-dcgm", "stopped": "x", "watch": "yes"}),

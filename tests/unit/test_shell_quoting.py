@@ -93,7 +93,9 @@ class _Function:
             return self.safe(node.args[0], seen)
         if isinstance(node, ast.Call) and name == "script_file":
             return all(self.safe(argument, seen) for argument in node.args)
-        return name in _QUOTES | _SHELL_TEXT or (name == "command" and isinstance(node, ast.Call) and not node.args)
+        return name in _QUOTES | _SHELL_TEXT or (
+            name in {"command", "of_host"} and isinstance(node, ast.Call) and not node.args
+        )
 
 
 class _Scope(_Function):

@@ -14,7 +14,8 @@ import pytest
 
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import Unknown
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK, CdiSpecification
+from gpunode.components.runtimes.runtime import CDI_MARK
+from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.configuration import desired_keys
 from gpunode.components.runtimes.toolkit.state import PACKAGES, ContainerToolkit, parse_toolkit
 from gpunode.facts.driver import Driver as DriverFact

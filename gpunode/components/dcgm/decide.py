@@ -13,9 +13,9 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.state import ENGINE, EXPORTER, HEALTHY, WARNING, Dcgm, DcgmUnit, variables
-from gpunode.components.runtimes.service import MEND_BOOT, MEND_SERVICE, refused_start, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
+from gpunode.system.service import MEND_BOOT, MEND_SERVICE, refused_start, running_steps, service_findings
 
 _LISTEN = "DCGM_EXPORTER_LISTEN"
 # What it listens at where nothing tells it.

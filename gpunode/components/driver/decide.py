@@ -49,10 +49,10 @@ from gpunode.components.driver.services import (
 )
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtimes.service import MASKED, masked_refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
+from gpunode.system.service import MASKED, masked_refusal
 
 _ONLY_VERIFIED = "driver.source is 'present': a run verifies what is there, and does not change it"
 

@@ -11,10 +11,10 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtimes.service import MASKED, MEND_SERVICE, masked_refusal
 from gpunode.packages.driver_packages.names import is_fabric_manager, is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
+from gpunode.system.service import MASKED, MEND_SERVICE, masked_refusal
 
 RUNS = "running, starts at boot"
 

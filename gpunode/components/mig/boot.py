@@ -15,8 +15,7 @@ from gpunode.base.reading import ParseError, Reading
 from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
 from gpunode.components.mig.change import Instance
-from gpunode.components.runtimes.toolkit.cdi import CDI_MARK
-from gpunode.components.runtimes.toolkit.specification import OWN_SPECIFICATION
+from gpunode.components.runtimes.runtime import CDI_MARK, OWN_SPECIFICATION
 from gpunode.system.service import starts_at_boot
 
 _LINE = re.compile(

@@ -32,16 +32,16 @@ from gpunode.components.runtimes.runtime import (
     restart_of,
     runtime_finding,
 )
-from gpunode.components.runtimes.service import (
+from gpunode.system.service import (
     MEND_BOOT,
     MEND_SERVICE,
+    Daemon,
     masked_refusal,
     missing_program,
     refused_start,
     running_steps,
     service_findings,
 )
-from gpunode.system.service import Daemon
 
 _ACTIONS = {"restart": " and restart it", "reload": " and reload it", "nothing": ""}
 _SWITCH: dict[str | None, str] = {"true": "on", "false": "off"}

@@ -13,6 +13,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.system.service import Daemon
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
+# The CDI specification that gpunode makes, and its first line.
+OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
+CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
 _ISOLATING = re.compile(r"(?:^|[/.-])(?:kata|runsc|krun|urunc|firecracker)|^io\.containerd\.(?!runc\.|runtime\.)")
 
 

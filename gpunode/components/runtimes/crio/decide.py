@@ -23,8 +23,8 @@ from gpunode.components.runtimes.runtime import (
     change_by_answers,
     runtime_finding,
 )
-from gpunode.components.runtimes.service import missing_program
 from gpunode.settings.runtimes import first_crio_with_cdi
+from gpunode.system.service import missing_program
 
 if TYPE_CHECKING:
     from gpunode.settings import Settings

@@ -16,9 +16,9 @@ from gpunode.base import tables, versions
 from gpunode.base.reading import Reading
 from gpunode.base.structured_text import TextError, load_documents, load_json
 from gpunode.base.toml_edit import NO_UTF8
+from gpunode.components.runtimes.runtime import CDI_MARK
 
 KIND = "nvidia.com/gpu"
-CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
 # In the order in which runtimes read them: a device of a later folder replaces its namesake of an earlier one.
 FOLDERS = {"/etc/cdi": 0, "/var/run/cdi": 1, "/run/cdi": 1}
 _LIBCUDA = re.compile(r".*/libcuda\.so\.(\d{3}[0-9.]*\d)", re.ASCII)

@@ -6,7 +6,7 @@ already has the desired keys comes back unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from tomlkit.items import InlineTable
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, parsed, plain, put, table_in
-from gpunode.components.runtimes.containerd.effective import Runtime
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.settings.runtimes import ToolkitSettings
 
@@ -58,31 +57,22 @@ def desired_keys(
     root: where the driver's files are (driver.root); None: not known. NVIDIA's container of the toolkit writes
     ldconfig's path below that root, too (NVIDIA/nvidia-container-toolkit, cmd/nvidia-ctk-installer), for hosts that
     have none; what gpunode supports has its own, by which any container's cache is made.
-    programs: those that nvidia-container-runtime is to start before others, as `own_runc` has them
+    programs: those that nvidia-container-runtime is to start before others, as `own_program` of containerd has it
     """
-    desired: dict[Key, Value] = {}
+    values: dict[Key, Value] = {
+        RUNTIMES: programs or None,
+        MODE: settings.mode,
+        CGROUPS: settings.no_cgroups,
+        ENVVAR: settings.accept_nvidia_visible_devices_envvar_when_unprivileged,
+        MOUNTS: settings.accept_nvidia_visible_devices_as_volume_mounts,
+    }
+    desired: dict[Key, Value] = {key: value for key, value in values.items() if value is not None}
     if root is not None:
         desired[ROOT] = root if root != "/" else None
-    if programs:
-        desired[RUNTIMES] = programs
-    if settings.mode is not None:
-        desired[MODE] = settings.mode
-    if settings.no_cgroups is not None:
-        desired[CGROUPS] = settings.no_cgroups
     if settings.debug is not None:
         desired |= {key: path if settings.debug else None for key, path in _DEBUG.items()}
         desired[_RUNTIME, "log-level"] = "debug" if settings.debug else "info"
-    if settings.accept_nvidia_visible_devices_envvar_when_unprivileged is not None:
-        desired[ENVVAR] = settings.accept_nvidia_visible_devices_envvar_when_unprivileged
-    if settings.accept_nvidia_visible_devices_as_volume_mounts is not None:
-        desired[MOUNTS] = settings.accept_nvidia_visible_devices_as_volume_mounts
     return desired
-
-
-def own_runc(runtimes: Iterable[Runtime]) -> tuple[str, ...]:
-    """Return the program that containerd's runtime runc starts where it is not the runc of the PATH."""
-    programs = (each.binary for each in runtimes if each.name == "runc")
-    return tuple(program for program in programs if program is not None and program.startswith("/"))
 
 
 def written_keys(actual: ContainerToolkit, desired: Keys, version: str | None) -> dict[Key, Value]:
@@ -173,6 +163,7 @@ def faults(actual: ContainerToolkit, desired: Keys, version: str | None) -> list
     # A newer toolkit may know more modes than the table.
     if modes and mode is not None and mode not in modes and not tables.releases()["toolkit"].is_newer(version):
         wrong[f"{_RUNTIME}.mode"] = f"one of {', '.join(modes)}"
+    mode = desired.get(MODE) or mode
     if actual.daemons and all(files.get(name) in ("-", "e") for name in (table.runtimes if listed is None else listed)):
         wrong[f"{_RUNTIME}.runtimes"] = "a list with a program that is there"
     # docker's --gpus goes by nvidia-container-cli in mode auto, too: its hook takes that for legacy in every version.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
-from gpunode.components.runtimes.containerd.effective import Runtime
 from gpunode.components.runtimes.toolkit.configuration import (
     CGROUPS,
     MODE,
@@ -25,7 +24,6 @@ from gpunode.components.runtimes.toolkit.configuration import (
     differences,
     faults,
     others_root,
-    own_runc,
     render,
     written_keys,
 )
@@ -102,10 +100,11 @@ class Desired:
 Change = str | Specification | tuple[str, ...]
 
 
-def desired_of(settings: Settings, system: OperatingSystem, runtimes: Iterable[Runtime] = ()) -> Desired:
+def desired_of(settings: Settings, system: OperatingSystem, program: str | None = None) -> Desired:
     """Return what the settings desire.
 
-    settings: resolved for the node's operating system; runtimes: those of its containerd
+    settings: resolved for the node's operating system; program: that its containerd's runtime nvidia calls in
+    place of the PATH's runc
     """
     desired, distribution = settings.toolkit, tables.distribution(system.id, system.version_id)
     return Desired(
@@ -115,7 +114,7 @@ def desired_of(settings: Settings, system: OperatingSystem, runtimes: Iterable[R
         desired_keys(
             desired,
             settings.driver.root if settings.driver.enabled else None,
-            own_runc(runtimes) if settings.containerd.enabled else (),
+            (program,) if program and settings.containerd.enabled else (),
         ),
         desired.cdi == "generate",
         desired.device_links,

@@ -15,12 +15,12 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY
 from gpunode.components.driver.state import DriverState
 from gpunode.components.mig.state import Mig
+from gpunode.components.runtimes.runtime import OWN_SPECIFICATION
 from gpunode.components.runtimes.toolkit.cdi import CdiSpecification
 from gpunode.components.runtimes.toolkit.devices import expected, lacking, resolved, shadowing, uuids
 from gpunode.components.runtimes.toolkit.state import ContainerToolkit
 from gpunode.system.service import is_masked, unmask
 
-OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
@@ -44,7 +44,7 @@ _TOO_NEW = (
     "oldest version that will do; else install a newer {program}"
 )
 _MISNUMBERED = (
-    f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -c 0 -u`"
+    f"a device node has the number of another driver{REMEDY}remove the device node, and run `nvidia-modprobe -u -c=0`"
 )
 CDI_SPECIFICATION = finding_message(
     "toolkit",
@@ -152,6 +152,9 @@ def _made(
     compared = partial(CDI_SPECIFICATION.compared, desired=desired)
     if target in actual.of_other_kind:
         return by_hand(compared(f"another kind in {target}", good=False), _OTHER_KIND.format(file=target)), change
+    if not actual.cdi and mig is not None and mig.gpus and all(gpu.enabled and gpu.instances == () for gpu in mig.gpus):
+        # nvidia-ctk 1.19.1 and 1.20.2 make none of GPUs in MIG mode without instances, and fail.
+        return compared("none, for no GPU has a MIG device", good=True), change
     if actual.misnumbered:
         return by_hand(compared("; ".join(actual.misnumbered), good=False), _MISNUMBERED), change
     wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, loaded, root, mig))}
