@@ -7,12 +7,18 @@ from typing import Literal
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
-from gpunode.components.runtimes.containerd.companions import tables_in
+from gpunode.components.runtimes.containerd.companions import refuse_unknown_default, tables_in
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.keys import as_read
 from gpunode.components.runtimes.containerd.merged import desired_values
-from gpunode.components.runtimes.containerd.reading import RUNTIME_PLUGIN, counted, read_order, version_of
+from gpunode.components.runtimes.containerd.reading import (
+    CRI_PLUGINS,
+    RUNTIME_PLUGIN,
+    counted,
+    read_order,
+    version_of,
+)
 from gpunode.components.runtimes.containerd.state import Containerd
 from gpunode.components.runtimes.runtime import RuntimeChange, Runtimes, WrittenFile
 
@@ -33,6 +39,7 @@ def needed_change(
     files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
     _refuse_ignored(state, files, state.own_drop_in if place == "drop-in" else state.config_path)
     files = with_removal(files, actual, state)
+    _refuse_unknown(state, files, desired.default)
     unhealthy = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or unhealthy):
         return None
@@ -104,6 +111,18 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
         is_new = written.get(state.own_drop_in) is not None
         imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
     return with_imports(root, imports, state.version)
+
+
+def _refuse_unknown(state: Containerd, files: tuple[WrittenFile, ...], default: str) -> None:
+    """Raise ConfigurationRefused where neither the files after a change nor the merged ones have the default runtime."""
+    imported = [each for each in state.drop_ins if each.imported]
+    texts = {state.config_path: state.config_text, **{each.path: each.text for each in imported if not each.error}}
+    texts |= {file.path: file.text for file in files}
+    documents = [as_read(plain(text or ""), state.version) for text in texts.values()]
+    tables_of = [tables_in(each, "plugins", name, "containerd") for each in documents for name in CRI_PLUGINS]
+    merged = {"runtimes": {each.name: {} for each in state.runtimes}}
+    # What a drop-in has that cannot be read is not known.
+    refuse_unknown_default(default, [each.path for each in imported if each.error], *tables_of, merged)
 
 
 def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str) -> None:
