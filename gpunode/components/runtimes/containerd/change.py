@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain
@@ -114,13 +114,13 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
 
 
 def _refuse_unknown(state: Containerd, files: tuple[WrittenFile, ...], default: str) -> None:
-    """Raise ConfigurationRefused where neither the files after a change nor the merged ones have the default runtime."""
+    """Raise ConfigurationRefused where neither changed nor merged files have the default runtime."""
     imported = [each for each in state.drop_ins if each.imported]
     texts = {state.config_path: state.config_text, **{each.path: each.text for each in imported if not each.error}}
     texts |= {file.path: file.text for file in files}
     documents = [as_read(plain(text or ""), state.version) for text in texts.values()]
     tables_of = [tables_in(each, "plugins", name, "containerd") for each in documents for name in CRI_PLUGINS]
-    merged = {"runtimes": {each.name: {} for each in state.runtimes}}
+    merged: dict[str, Any] = {"runtimes": {each.name: {} for each in state.runtimes}}
     # What a drop-in has that cannot be read is not known.
     refuse_unknown_default(default, [each.path for each in imported if each.error], *tables_of, merged)
 

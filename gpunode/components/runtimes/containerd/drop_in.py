@@ -16,7 +16,7 @@ from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, 
 from gpunode.components.runtimes.containerd.companions import refuse_unknown_default
 from gpunode.components.runtimes.containerd.editor import add_runtimes, readable, schema_version
 from gpunode.components.runtimes.containerd.keys import AsRead, as_read, folds
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, imported, schema_of, section_of, sections
+from gpunode.components.runtimes.containerd.reading import CRI_PARTS, imported, schema_of, section_of, sections
 from gpunode.components.runtimes.runtime import Runtimes
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
@@ -124,7 +124,7 @@ def _set_imports(document: Table, paths: list[str]) -> None:
 
 def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
-    if isinstance(disabled, list) and {*CRI_PLUGINS} & {str(name) for name in disabled}:
+    if isinstance(disabled, list) and {*CRI_PARTS} & {str(name) for name in disabled}:
         raise ConfigurationRefused(
             "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
             "root file instead"

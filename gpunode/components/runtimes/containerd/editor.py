@@ -25,7 +25,7 @@ from gpunode.components.runtimes.containerd.companions import (
     tables_in,
 )
 from gpunode.components.runtimes.containerd.keys import AsRead
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, schema_of, section_of, sections, version_of
+from gpunode.components.runtimes.containerd.reading import CRI_PARTS, schema_of, section_of, sections, version_of
 from gpunode.components.runtimes.runtime import NVIDIA_RUNTIME, Runtimes
 
 
@@ -166,6 +166,6 @@ def _enable_cri(document: Table) -> None:
     disabled = document.get("disabled_plugins")
     if not isinstance(disabled, list):
         return
-    for name in CRI_PLUGINS:
+    for name in CRI_PARTS:
         while name in disabled:
             disabled.remove(name)
