@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import tomlkit
+
 from gpunode.base import tables, versions
-from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.base.toml_edit import ConfigurationRefused, filled, plain, table_in
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
 from gpunode.components.runtimes.containerd.companions import refuse_unknown_default, tables_in
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
@@ -83,7 +85,7 @@ def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[Wri
 
 
 def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    text = drop_in(state.config_text, version, desired)
+    text = drop_in(_beneath(state, version), version, desired)
     actual = state.drop_in(state.own_drop_in)
     root = with_import(state.config_text, version, state.own_drop_in)
     if state.generated and root != state.config_text:
@@ -94,6 +96,25 @@ def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[W
     # The drop-in first: with a root file that imports a missing file, an older containerd does not start.
     files = () if actual is not None and actual.text == text else (WrittenFile(state.own_drop_in, text),)
     return files if root == state.config_text else (*files, WrittenFile(state.config_path, root))
+
+
+def _beneath(state: Containerd, version: str) -> str | None:
+    """Return what containerd merges with gpunode's drop-in: the root file, with the CRI sections of other drop-ins."""
+    if not versions.at_least(versions.major_minor(version), tables.containerd().drop_ins_merge_since):
+        return state.config_text
+    document = plain(state.config_text or "")
+    own, is_changed = {*CRI_PLUGINS} & {*tables_in(document, "plugins")}, False
+    for each in state.drop_ins:
+        if not each.imported or each.error or each.path == state.own_drop_in:
+            continue
+        other = plain(each.text or "")
+        for name in CRI_PLUGINS:
+            section = tables_in(other, "plugins", name)
+            # A section of another schema is not merged key by key in the file, but after its migration.
+            if section and version_of(other) == version_of(document) and (name in own or not own):
+                filled(table_in(table_in(document, "plugins"), name), section)
+                own, is_changed = own or {name}, True
+    return tomlkit.dumps(document) if is_changed else state.config_text
 
 
 def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> str | None:
