@@ -12,6 +12,7 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, plain, same
+from gpunode.components.runtimes.containerd.companions import RUNC_TYPE
 from gpunode.components.runtimes.containerd.drop_in import is_imported
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS
@@ -85,6 +86,9 @@ def differing(state: Containerd, desired: Runtimes) -> Iterator[Override]:
     for key, value in desired_values(desired, state.version).items():
         if merged.get(key) != value:
             yield Override(None, key, merged.get(key), value)
+    nvidia = state.runtime("nvidia") if desired.nvidia else None
+    if nvidia is not None and nvidia.type not in (None, RUNC_TYPE):
+        yield Override(None, "containerd.runtimes.nvidia.runtime_type", nvidia.type, RUNC_TYPE)
 
 
 def _default(key: str) -> str | None:
