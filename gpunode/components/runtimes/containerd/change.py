@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import tomlkit
 
 from gpunode.base import tables
-from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.base.toml_edit import ConfigurationRefused, filled, plain, table_in
 from gpunode.components.runtimes.containerd import reading
 from gpunode.components.runtimes.containerd.adoption import adopted, with_removal
-from gpunode.components.runtimes.containerd.companions import tables_in
+from gpunode.components.runtimes.containerd.companions import refuse_unknown_default, tables_in
 from gpunode.components.runtimes.containerd.drop_in import drop_in, with_import, with_imports, without_import
 from gpunode.components.runtimes.containerd.editor import render
 from gpunode.components.runtimes.containerd.keys import as_read
@@ -33,6 +35,7 @@ def needed_change(
     files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
     _refuse_ignored(state, files, state.own_drop_in if place == "drop-in" else state.config_path)
     files = with_removal(files, actual, state)
+    _refuse_unknown(state, files, desired.default)
     unhealthy = state.active and state.cri_plugin != "ok"
     if not (files or state.stale or unhealthy):
         return None
@@ -76,7 +79,7 @@ def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[Wri
 
 
 def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    text = drop_in(state.config_text, version, desired)
+    text = drop_in(_beneath(state, version), version, desired)
     actual = state.drop_in(state.own_drop_in)
     root = with_import(state.config_text, version, state.own_drop_in)
     if state.generated and root != state.config_text:
@@ -87,6 +90,22 @@ def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[W
     # The drop-in first: with a root file that imports a missing file, an older containerd does not start.
     files = () if actual is not None and actual.text == text else (WrittenFile(state.own_drop_in, text),)
     return files if root == state.config_text else (*files, WrittenFile(state.config_path, root))
+
+
+def _beneath(state: Containerd, version: str) -> str | None:
+    """Return what containerd merges with gpunode's drop-in: the root file, with the CRI sections of other drop-ins."""
+    if not reading.merges_drop_ins(version):
+        return state.config_text
+    document = plain(state.config_text or "")
+    own, is_changed = {*reading.CRI_PLUGINS} & {*tables_in(document, "plugins")}, False
+    for other in (plain(each.text or "") for each in state.others if not each.error):
+        for name in reading.CRI_PLUGINS:
+            section = tables_in(other, "plugins", name)
+            # A section of another schema is not merged key by key in the file, but after its migration.
+            if section and reading.version_of(other) == reading.version_of(document) and (name in own or not own):
+                filled(table_in(table_in(document, "plugins"), name), section)
+                own, is_changed = own or {name}, True
+    return tomlkit.dumps(document) if is_changed else state.config_text
 
 
 def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> str | None:
@@ -104,6 +123,18 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
         is_new = written.get(state.own_drop_in) is not None
         imports.append(f"{state.own_drop_in}.gpunode-new" if is_new else state.own_drop_in)
     return with_imports(root, imports, state.version)
+
+
+def _refuse_unknown(state: Containerd, files: tuple[WrittenFile, ...], default: str) -> None:
+    """Raise ConfigurationRefused where neither changed nor merged files have the default runtime."""
+    imported = [each for each in state.drop_ins if each.imported]
+    texts = {state.config_path: state.config_text, **{each.path: each.text for each in imported if not each.error}}
+    texts |= {file.path: file.text for file in files}
+    documents = [as_read(plain(text or ""), state.version) for text in texts.values()]
+    tables_of = [tables_in(each, "plugins", name, "containerd") for each in documents for name in reading.CRI_PLUGINS]
+    merged: dict[str, Any] = {"runtimes": {each.name: {} for each in state.runtimes}}
+    # What a drop-in has that cannot be read is not known.
+    refuse_unknown_default(default, [each.path for each in imported if each.error], *tables_of, merged)
 
 
 def _refuse_ignored(state: Containerd, files: tuple[WrittenFile, ...], own: str) -> None:

@@ -122,7 +122,7 @@ def _imports(imports: object, containerd_version: str | None, path: str) -> bool
 
 def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
-    if isinstance(disabled, list) and {*reading.CRI_PLUGINS} & {str(name) for name in disabled}:
+    if isinstance(disabled, list) and {*reading.CRI_PARTS} & {str(name) for name in disabled}:
         raise ConfigurationRefused(
             "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
             "root file instead"

@@ -26,7 +26,7 @@ from gpunode.components.runtimes.containerd.companions import (
 )
 from gpunode.components.runtimes.containerd.keys import AsRead
 from gpunode.components.runtimes.containerd.reading import (
-    CRI_PLUGINS,
+    CRI_PARTS,
     reaches,
     schema_of,
     section_of,
@@ -168,6 +168,6 @@ def _enable_cri(document: Table) -> None:
     """Take the CRI plugin off `disabled_plugins`: Docker's containerd.io package ships it disabled."""
     disabled = document.get("disabled_plugins")
     if isinstance(disabled, list):
-        for name in CRI_PLUGINS:
+        for name in CRI_PARTS:
             while name in disabled:
                 disabled.remove(name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.toml_edit import ConfigurationRefused, leaves, plain, same
+from gpunode.components.runtimes.containerd.companions import RUNC_TYPE
 from gpunode.components.runtimes.containerd.drop_in import is_imported
 from gpunode.components.runtimes.containerd.editor import cdi_option
 from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, merges_drop_ins
@@ -82,6 +83,9 @@ def differing(state: Containerd, desired: Runtimes) -> Iterator[Override]:
     for key, value in desired_values(desired, state.version).items():
         if merged.get(key) != value:
             yield Override(None, key, merged.get(key), value)
+    for runtime in state.runtimes if desired.nvidia else ():
+        if runtime.name == "nvidia" and runtime.type not in (None, RUNC_TYPE):
+            yield Override(None, "containerd.runtimes.nvidia.runtime_type", runtime.type, RUNC_TYPE)
 
 
 # What containerd takes for a key that no file has.

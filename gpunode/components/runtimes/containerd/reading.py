@@ -20,6 +20,8 @@ from gpunode.components.runtimes.containerd.keys import as_read, folds
 RUNTIME_PLUGIN, CRI_2 = "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"
 # The sections of the CRI plugin's runtimes, by all schemas.
 CRI_PLUGINS = (RUNTIME_PLUGIN, CRI_2, "cri")
+# What `disabled_plugins` must not name: without its images plugin containerd 2 does not load the runtime plugin (run).
+CRI_PARTS = (*CRI_PLUGINS, "io.containerd.cri.v1.images")
 
 
 @lru_cache(maxsize=256)
@@ -118,9 +120,10 @@ def sections(version: int, containerd_version: str) -> tuple[str, ...]:
 
 
 def version_of(document: Mapping[str, Any]) -> int | None:
-    """Return the schema version of a file: 1 where it has none, None where it is no number."""
+    """Return the schema version of a file: 1 where it has none, None where it is no version."""
     version = document.get("version", 1)
-    return (int(version) or 1) if isinstance(version, int) and not isinstance(version, bool) else None
+    is_version = isinstance(version, int) and not isinstance(version, bool) and version >= 0
+    return (version or 1) if is_version else None
 
 
 def section_of(document: Mapping[str, Any], version: int, containerd_version: str) -> str:

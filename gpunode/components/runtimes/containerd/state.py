@@ -25,7 +25,7 @@ from gpunode.components.runtimes.containerd.effective import (
     set_value,
 )
 from gpunode.components.runtimes.containerd.keys import as_read
-from gpunode.components.runtimes.containerd.reading import CRI_PLUGINS, counted, read_order
+from gpunode.components.runtimes.containerd.reading import CRI_PARTS, CRI_PLUGINS, counted, read_order
 from gpunode.components.runtimes.containerd.source import UNIT
 from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
@@ -106,7 +106,7 @@ class Containerd(Daemon):
     @property
     def disables_cri(self) -> bool:
         """Say whether the merged configuration switches the CRI plugin off."""
-        return bool({*CRI_PLUGINS} & {*(load_toml(self.merged_text or "").get("disabled_plugins") or ())})
+        return bool({*CRI_PARTS} & {*(load_toml(self.merged_text or "").get("disabled_plugins") or ())})
 
     @property
     def effective(self) -> dict[str, str]:

@@ -124,8 +124,10 @@ def needed_change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
             f"crio is started with {', '.join(state.flags)}, which counts more than its files. Remedy: take the flag "
             "out of its unit (or of /etc/sysconfig/crio, /etc/default/crio)"
         )
-    names = {*after.runtimes, *dict(state.runtimes)}
-    if change is not None and state.default_runtime is not None and desired.default not in names:
+    runtimes = {*after.runtimes, *dict(state.runtimes)}
+    # A build of CRI-O has one of these two without a file.
+    names = runtimes if state.default_runtime is not None else {*runtimes, "runc", "crun"}
+    if change is not None and desired.default not in names:
         raise ConfigurationRefused(
             f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(names))}. Remedy: set "
             "crio.default_runtime to one of them, or write its table [crio.runtime.runtimes]"

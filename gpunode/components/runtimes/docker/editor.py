@@ -144,15 +144,18 @@ def _part(parent: dict[str, Any], key: str, kind: type[Part], made: bool = False
 def _runtime(document: dict[str, Any]) -> None:
     runtimes = _part(document, "runtimes", dict, made=True)
     runtime = _part(runtimes, "nvidia", dict, made=True)
+    # Go's JSON reads these keys without regard to case, and the last of several spellings counts.
+    read = {key.lower(): key for key in runtime}
     # docker does not start with runtimeType and path: the entry of nvidia-ctk replaces that of a shim.
-    if any(runtime.get(key) for key in ("runtimeType", "options")):
+    if any(runtime[key] for key in runtime if key.lower() in ("runtimetype", "options")):
         runtimes["nvidia"] = {"path": NVIDIA_RUNTIME, "args": []}
         return
-    if runtime.get("path") != NVIDIA_RUNTIME:
-        runtime["path"] = NVIDIA_RUNTIME
+    path = read.get("path", "path")
+    if runtime.get(path) != NVIDIA_RUNTIME:
+        runtime[path] = NVIDIA_RUNTIME
     # `args` is what nvidia-ctk writes, `runtimeArgs` what docker reads; either way it takes none.
-    for key in ("runtimeArgs", "args"):
-        if runtime.get(key):
+    for key in runtime:
+        if key.lower() in ("runtimeargs", "args") and runtime[key]:
             runtime[key] = []
 
 
