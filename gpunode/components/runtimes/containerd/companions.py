@@ -60,16 +60,18 @@ def default_of(containerd: Mapping[str, Any], legacy: bool) -> Mapping[str, Any]
 def inherited(containerd: Mapping[str, Any], legacy: bool) -> dict[str, Any]:
     """Return the keys that a new runtime nvidia inherits: of the default runtime, else of runc, else of crun.
 
-    A default runtime of another type is passed over, since its options mean nothing to runc.
+    A default runtime of another type is passed over, since its options mean nothing to runc. The entry runc becomes one
+    of runc.v2 whatever its type was, and keeps the keys that are no other shim's.
     """
     runtimes = tables_in(containerd, "runtimes")
+    runc = tables_in(runtimes, "runc")
     is_nvidia = str(containerd.get("default_runtime_name", "")).startswith("nvidia")
-    candidates = (
-        {} if is_nvidia else default_of(containerd, legacy), tables_in(runtimes, "runc"), tables_in(runtimes, "crun")
-    )  # fmt: skip
-    source = next((each for each in candidates if each and _is_runc(each)), {})
+    default, crun = {} if is_nvidia else default_of(containerd, legacy), tables_in(runtimes, "crun")
+    source = default if default and _is_runc(default) else runc or (crun if _is_runc(crun) else {})
     keys: dict[str, Any] = {}
     filled(keys, source)
+    if not _is_runc(source):
+        _drop_foreign(keys)
     if not (legacy or is_linux(source)):
         _drop(keys, *_MOVED_KEYS)  # containerd 2 warns of these at each start, and reads them nowhere.
     return keys
@@ -92,8 +94,7 @@ def set_runtime(
     whole: Table = {} if beneath else runtime
     filled(whole, beneath)
     if not _is_runc(whole):
-        _drop(whole, *_SHIM_KEYS)
-        _drop(whole.get("options"), *_SHIM_OPTIONS)
+        _drop_foreign(whole)
     linux = is_linux(whole)
     moved = dict(_moved(whole, shim, linux)) if linux or legacy else {}
     put(runtime, "runtime_type", RUNC_TYPE)
@@ -234,6 +235,11 @@ def is_linux(runtime: Mapping[str, Any]) -> bool:
 def _is_runc(runtime: Mapping[str, Any]) -> bool:
     shim = str(runtime.get("runtime_path") or "").rpartition("/")[2]
     return is_runc_type(runtime.get("runtime_type")) and (not shim or shim.startswith("containerd-shim-runc"))
+
+
+def _drop_foreign(runtime: Table) -> None:
+    _drop(runtime, *_SHIM_KEYS)
+    _drop(runtime.get("options"), *_SHIM_OPTIONS)
 
 
 def _drop(table: Any, *keys: str) -> None:
