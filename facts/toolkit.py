@@ -18,6 +18,9 @@ from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.system.smi import SMI
 
+ACCEPTED = ENVVAR[0]
+# smoke_choose.sh uses the functions of crictl, which come before these.
+_WAYS = ("docker", "ctr")
 _DAEMONS = ("containerd.service", "docker.service", "crio.service")
 
 
@@ -61,10 +64,9 @@ class Smoke(NodeFact[smoke.Smoke]):
 
         It is no Probe, for it starts containers: other facts are read again after it.
         """
-        # smoke_choose.sh uses the functions of crictl, which come before it.
-        ways = "".join(f"{way}) {script_file(f'smoke_{way}')};;\n" for way in ("docker", "ctr"))
+        ways = "".join(f"{way}) {script_file(f'smoke_{way}')};;\n" for way in _WAYS)
         trials = f'{script_file("smoke_root")}case "$by" in\n{ways}esac\n{script_file("smoke")}'
-        values = f"reload={'yes' if reload else 'no'}; CONFIG={PATH}; ACCEPTED={ENVVAR[0]}"
+        values = f"reload={'yes' if reload else 'no'}; CONFIG={PATH}; ACCEPTED={ACCEPTED}"
         text = (
             f"{values}; check={shlex.quote(script_file('smoke_seen'))}\n"
             f"{script_file('smoke_crictl', 'smoke_choose')}"

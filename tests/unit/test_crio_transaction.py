@@ -174,7 +174,7 @@ def test_a_change_is_judged_brought_in_and_proven_and_nothing_is_left_to_do(lab:
 @pytest.mark.parametrize(
     ("default", "fault", "restarts", "says"),
     [
-        ("missing", "", 0, "runtime entry"),
+        ("runc", "", 0, "runtime entry"),
         ("nvidia", "runtime", 0, "invalid runtime_path"),
         ("nvidia", "fails", 2, "30 s"),
     ],
