@@ -92,10 +92,10 @@ FAULTS = {
         mend=f"ln -sf libnvidia-ml.so.580.95.05 {LIBRARY}.1 && rm -f {LIBRARY}.570.172.08",
     ),
     "what every CUDA program, and every container, fails by": Fault(
-        {"libcuda": "drift", "config.toml nvidia-container-runtime.mode": "drift"}, 2,
+        {"libcuda": "drift", "config.toml nvidia-container-runtime.debug": "drift"}, 2,
         "by this value no container starts, or none gets a GPU",
         harm=f"echo x > {OTHER_CUDA} && ln -sf {OTHER_CUDA} {CUDA} && "
-        f"sed -i.kept 's/^mode = .*/mode = \"experimental\"/' {CONFIGURATION}",
+        f"sed -i.kept 's/^mode = .*/debug = 1/' {CONFIGURATION}",
         mend=f"ln -sf libcuda.so.580.95.05 {CUDA} && rm {OTHER_CUDA} && mv {CONFIGURATION}.kept {CONFIGURATION}",
     ),
     "what no setting names": Fault(

@@ -132,7 +132,7 @@ def _made(
         return CDI_SPECIFICATION.compared("none, for no GPU has a MIG device", desired, True), change
     if actual.misnumbered:
         return by_hand(differs("; ".join(actual.misnumbered)), _MISNUMBERED), change
-    wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, loaded, root, mig))}
+    wrong = {item.path: fault for item in actual.cdi if (fault := _fault(actual, item, driver, mig))}
     # Ours next to the toolkit's would only grow old.
     doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
     devices, twice = resolved(actual.cdi)
@@ -161,20 +161,22 @@ def _made(
 
 
 def _fault(
-    actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str, mig: Mig | None
+    actual: ContainerToolkit, item: CdiSpecification, driver: DriverState, mig: Mig | None
 ) -> tuple[str, str] | None:
     """Return why a specification is made again, as a cause and as what there is; None where it is right."""
     if item.unreadable:
         return _UNREADABLE, f"{item.path}: {item.unreadable}"
-    if not item.is_below(root):
+    if not item.is_below(driver.root):
         return _OTHER_ROOT, f"{item.path} with {item.library}"
-    if item.driver_version != loaded:
+    if item.driver_version != driver.loaded_version:
         cause = _CHANGED if item.driver_version else _NO_LIBRARY
         return cause, f"{item.path} of driver {item.driver_version or 'unknown'}"
     if hooks := actual.hooks_lacking(item):
         return _NEWER_TOOLKIT.format(version=actual.version), f"{item.path} with {', '.join(hooks)}"
-    if item.lost:
-        return _LOST, f"{item.path} with {_few(item.lost)}"
+    # The driver's part of a run brings back nvidia_uvm and its device nodes.
+    has_uvm = driver.uvm_loaded and not driver.uvm_without_device
+    if lost := [each for each in item.lost if has_uvm or not each.startswith("/dev/nvidia-uvm")]:
+        return _LOST, f"{item.path} with {_few(lost)}"
     if strange := item.strange(_uuids(mig)):
         return _REMOVED, f"{item.path} with {_few(strange)}"
     return None
