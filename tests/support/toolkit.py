@@ -83,11 +83,12 @@ def judged_cdi(
     mig: dict[int, int] | None = None,
     refresh: str | None = None,
     gpus: int = 2,
+    uvm_loaded: bool = True,
 ) -> SimpleNamespace:
     """Return what is found of a node's CDI specifications, and what is made and moved.
 
     lines: what else the probe prints; mig: GPU instance -> compute instance of the first GPU in MIG mode
-    gpus: how many there are, of two at most
+    gpus: how many there are, of two at most; uvm_loaded: whether nvidia_uvm is loaded
     """
     texts = [f"cdi={path} {encoded(_cdi_text(file))}" for path, file in files.items()]
     minors = [f"minor={uuid} {number}" for number, uuid in enumerate(GPUS)]
@@ -98,7 +99,8 @@ def judged_cdi(
     every = [MigGpu(index, uuid, "", "", "", "Disabled", "Disabled", ()) for index, uuid in enumerate(GPUS)]
     if mig is not None:
         every[0] = replace(every[0], current="Enabled", pending="Enabled", instances=tuple(instances))
-    decision = decide_specification(True, state, GOOD.driver, Mig("ok", None, tuple(every[:gpus])))
+    driver = replace(GOOD.driver, uvm_loaded=uvm_loaded)
+    decision = decide_specification(True, state, driver, Mig("ok", None, tuple(every[:gpus])))
     (item,) = decision.findings
     change = next((step.change for step in decision.steps), None)
     return SimpleNamespace(
