@@ -110,7 +110,7 @@ def test_podman_takes_the_runtime_that_is_asked_for_and_its_own_again(nodes: tup
     out(node, f"printf '[engine]\\nruntime = \"runc\"\\n' > {OTHER}")
     assert out(node, asks) == "runc"
     said = _bad(tmp_path, node, default_runtime="nvidia")["default runtime"]
-    assert said["cause"] == f"{OTHER} is read after {DROP_IN} and says runc"
+    assert said["cause"] == f"{OTHER} is read after {DROP_IN} and sets runc"
     out(node, f"rm {OTHER}")
     _run(tmp_path, node)
     assert out(node, f"{asks}; test ! -e {DROP_IN}") == before
