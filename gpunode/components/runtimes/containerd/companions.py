@@ -98,10 +98,9 @@ def set_runtime(
     linux = is_linux(whole)
     moved = dict(_moved(whole, shim, linux)) if linux or legacy else {}
     put(runtime, "runtime_type", RUNC_TYPE)
-    for key in set(_SHIM_KEYS) & set(beneath) - set(whole):
-        put(
-            runtime, key, "" if isinstance(beneath[key], str) else False
-        )  # A drop-in can only empty a key of the root file.
+    # A drop-in can only empty a key of the root file; the order is fixed, so that each run writes the same text.
+    for key in (key for key in _SHIM_KEYS if key in beneath and key not in whole):
+        put(runtime, key, "" if isinstance(beneath[key], str) else False)
     table = table_in(runtime, "options")
     for key, value in {**moved, **options}.items():
         put(table, key, value)
